@@ -1,0 +1,62 @@
+//! Client configuration files.
+//!
+//! Written as JSON, which every reader of YAML accepts, with certificates as files next to it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// Where the parts of a client configuration are.
+pub(crate) struct Kubeconfig<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) authority: &'a Path,
+    pub(crate) certificate: &'a Path,
+    pub(crate) key: &'a Path,
+}
+
+impl Kubeconfig<'_> {
+    /// The document.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{
+                "name": "grove",
+                "cluster": { "server": self.server, "certificate-authority": self.authority },
+            }],
+            "users": [{
+                "name": "grove",
+                "user": { "client-certificate": self.certificate, "client-key": self.key },
+            }],
+            "contexts": [{
+                "name": "grove",
+                "context": { "cluster": "grove", "user": "grove", "namespace": "default" },
+            }],
+            "current-context": "grove",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_context_leads_to_the_server_and_the_certificate() {
+        let config = Kubeconfig {
+            server: "https://127.0.0.1:6443",
+            authority: Path::new("/i/ca.crt"),
+            certificate: Path::new("/i/alice.crt"),
+            key: Path::new("/i/alice.key"),
+        }
+        .to_json();
+        let context = &config["contexts"][0];
+        assert_eq!(config["current-context"], context["name"]);
+        assert_eq!(context["context"]["cluster"], config["clusters"][0]["name"]);
+        assert_eq!(context["context"]["user"], config["users"][0]["name"]);
+        assert_eq!(config["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
+        assert_eq!(config["clusters"][0]["cluster"]["certificate-authority"], "/i/ca.crt");
+        assert_eq!(config["users"][0]["user"]["client-certificate"], "/i/alice.crt");
+        assert_eq!(config["users"][0]["user"]["client-key"], "/i/alice.key");
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask`: everything a developer of this workspace runs.
+//!
+//! Only reads arguments and hands over; exit code 0 means done, 1 that something failed (one
+//! sentence on standard error says what), 2 that the arguments make no sense.
+
+mod cluster_command;
+mod generate;
+mod instances;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of this workspace.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a real Kubernetes control plane as plain processes on this machine.
+    #[command(subcommand)]
+    Cluster(cluster_command::ClusterCommand),
+    /// Check everything: format, lints, tests, then tests on the real control plane.
+    Test(suite::TestArguments),
+    /// Write generated files again.
+    Generate(generate::GenerateArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Cluster(command) => cluster_command::run(command),
+        Command::Test(arguments) => suite::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! House rules that no lint knows: who may depend on whom, and on what nobody may.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::generate::cargo;
+
+/// Which crates of the workspace each may use; anything else is an edge in the wrong direction.
+/// Development dependencies are free, or no crate could be tested on a real control plane.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("grove-api", &[]),
+    ("grove-core", &["grove-api"]),
+    ("grove-placement", &[]),
+    ("grove-workload", &["grove-api"]),
+    ("grove-runtime", &["grove-api"]),
+    ("grove-backends", &["grove-api", "grove-core", "grove-workload", "grove-runtime"]),
+    (
+        "grove-operator",
+        &["grove-api", "grove-core", "grove-workload", "grove-runtime", "grove-backends"],
+    ),
+    ("grove-podgrouper", &["grove-api", "grove-workload", "grove-runtime"]),
+    ("grove-scheduler", &["grove-api", "grove-placement", "grove-workload", "grove-runtime"]),
+    ("grove-apiserver", &[]),
+    ("grove-nodes", &["grove-runtime"]),
+    ("grove-dashboard", &["grove-api", "grove-placement", "grove-runtime"]),
+    ("xtask", &[]),
+];
+/// May use everything, or everything but what nobody may use.
+const WIRING: [&str; 2] = ["grove", "grove-sim"];
+/// May be used by nobody.
+const LAST: &str = "grove-sim";
+
+/// Crates of rules and types: they build fast and run anywhere because they know no network,
+/// no runtime and no clock.
+const PURE: [&str; 4] = ["grove-api", "grove-core", "grove-placement", "grove-workload"];
+const NOT_PURE: [&str; 5] = ["tokio", "kube-client", "hyper", "axum", "tracing-subscriber"];
+
+/// One TLS stack, one time library.
+const BANNED: [&str; 6] = ["aws-lc-rs", "aws-lc-sys", "openssl", "native-tls", "chrono", "reqwest"];
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+}
+
+/// Checks the dependency graph of the workspace; the error lists everything that is wrong.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let metadata = run(root, &["metadata", "--format-version=1", "--no-deps"])?;
+    let metadata: Metadata =
+        serde_json::from_str(&metadata).context("cannot read the answer of cargo metadata")?;
+    let mut wrong = wrong_edges(&metadata.packages);
+    let members: BTreeSet<&str> =
+        metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    for pure in PURE.into_iter().filter(|pure| members.contains(pure)) {
+        let tree = tree(root, &["--package", pure, "--edges=normal"])?;
+        wrong.extend(
+            NOT_PURE
+                .into_iter()
+                .filter(|&name| tree.contains(name))
+                .map(|name| format!("{pure} is pure and must not pull in {name}")),
+        );
+    }
+    let whole = tree(root, &["--workspace", "--edges=all"])?;
+    wrong.extend(
+        BANNED
+            .into_iter()
+            .filter(|&name| whole.contains(name))
+            .map(|name| format!("{name} is banned; `cargo tree --invert {name}` shows who asked")),
+    );
+    if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
+}
+
+fn wrong_edges(packages: &[Package]) -> Vec<String> {
+    let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = package.name.as_str();
+        let allowed = MAY_USE.iter().find(|(member, _)| *member == name).map(|(_, used)| *used);
+        if allowed.is_none() && !WIRING.contains(&name) {
+            wrong.push(format!("{name} is not in the table of allowed dependencies in tidy.rs"));
+        }
+        let used = package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+            .map(|dependency| dependency.name.as_str())
+            .filter(|used| members.contains(used));
+        for used in used {
+            if used == LAST || allowed.is_some_and(|allowed| !allowed.contains(&used)) {
+                wrong.push(format!("{name} must not depend on {used}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Names of all packages that the selection pulls in.
+fn tree(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>> {
+    let args = [&["tree", "--prefix=none", "--format={p}"], selection].concat();
+    let text = run(root, &args)?;
+    Ok(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+}
+
+fn run(root: &Path, args: &[&str]) -> Result<String> {
+    let output = cargo(root).args(args).output().context("cannot run cargo")?;
+    ensure!(
+        output.status.success(),
+        "cargo {}:\n{}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).context("cargo printed something that is not text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependencies = dependencies
+            .iter()
+            .map(|(name, kind)| Dependency {
+                name: (*name).to_owned(),
+                kind: kind.map(str::to_owned),
+            })
+            .collect();
+        Package { name: name.to_owned(), dependencies }
+    }
+
+    #[test]
+    fn edges_in_the_allowed_direction_and_for_tests_are_fine() {
+        let packages = [
+            package("grove-api", &[("serde", None), ("xtask", Some("dev"))]),
+            package("grove-runtime", &[("grove-api", None)]),
+            package("grove", &[("grove-runtime", None), ("grove-api", None)]),
+            package("xtask", &[("anyhow", None)]),
+        ];
+        assert_eq!(wrong_edges(&packages), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_edge_in_the_wrong_direction_is_named() {
+        let packages = [
+            package("grove-api", &[("grove-runtime", None)]),
+            package("grove-runtime", &[("xtask", Some("build"))]),
+            package("grove", &[("grove-sim", None)]),
+            package("grove-sim", &[]),
+            package("xtask", &[]),
+        ];
+        assert_eq!(
+            wrong_edges(&packages),
+            [
+                "grove-api must not depend on grove-runtime",
+                "grove-runtime must not depend on xtask",
+                "grove must not depend on grove-sim",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_place_in_the_table_is_named() {
+        let wrong = wrong_edges(&[package("grove-extra", &[])]);
+        assert_eq!(wrong, ["grove-extra is not in the table of allowed dependencies in tidy.rs"]);
+    }
+
+    #[test]
+    fn the_table_uses_only_names_that_it_defines() {
+        let defined: BTreeSet<&str> = MAY_USE.iter().map(|(name, _)| *name).collect();
+        for (name, used) in MAY_USE {
+            assert!(used.iter().all(|used| defined.contains(used)), "{name}");
+        }
+        assert!(PURE.iter().all(|name| defined.contains(name)));
+    }
+}
