@@ -1,0 +1,18 @@
+//! Annotation keys that Grove reads or writes.
+
+/// On a PodCliqueSet: `"true"` switches the protection of managed objects off for this set.
+pub const DISABLE_MANAGED_RESOURCE_PROTECTION: &str =
+    "grove.io/disable-managed-resource-protection";
+/// On a PodCliqueSet: any change of the value forces a reconcile.
+pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
+/// On a PodGang: the topology that its translated constraints refer to. Never copied from a clique
+/// template.
+pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
+/// On a PodCliqueSet, clique template or group template: MNNVL group, or [`MNNVL_GROUP_NONE`].
+pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
+/// Value of [`MNNVL_GROUP`] that opts out.
+pub const MNNVL_GROUP_NONE: &str = "none";
+/// Older spelling of the MNNVL switch: `enabled` or `disabled`.
+pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
+/// On a PodCliqueSet or clique template: the Volcano queue.
+pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";

@@ -1,0 +1,164 @@
+//! Status conditions: the wire type, and the types and reasons of each kind.
+//!
+//! Types and reasons are constants, not enums: consumers compare strings, and a condition written by
+//! somebody else must stay readable.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::{schema, unknown::Unknown};
+
+/// Condition holds.
+pub const TRUE: &str = "True";
+/// Condition does not hold.
+pub const FALSE: &str = "False";
+/// It cannot be said whether the condition holds.
+pub const UNKNOWN: &str = "Unknown";
+
+/// One aspect of the state of an object.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Condition {
+    /// When the status last changed.
+    #[schemars(with = "schema::DateTime")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+    /// Details for a human. May be empty.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// Generation of the object that the condition was computed from.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Reason for the last change, in one word.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = schema::CONDITION_REASON_PATTERN))]
+    pub reason: String,
+    /// `True`, `False` or `Unknown`.
+    #[schemars(schema_with = "status_schema")]
+    pub status: String,
+    /// What the condition is about.
+    #[schemars(length(max = 316), regex(pattern = schema::CONDITION_TYPE_PATTERN))]
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Keys that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: Unknown,
+}
+
+fn status_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": [TRUE, FALSE, UNKNOWN] })
+}
+
+/// Conditions of a PodCliqueSet.
+pub mod pod_clique_set {
+    /// Whether every level that a constraint needs exists (True is good).
+    pub const TOPOLOGY_CONSTRAINTS: &str = "TopologyConstraints";
+    /// Every needed level exists.
+    pub const TOPOLOGY_LEVELS_AVAILABLE: &str = "TopologyLevelsAvailable";
+    /// Topology support is switched off although the set has constraints.
+    pub const TOPOLOGY_DISABLED: &str = "TopologyDisabled";
+    /// One level is missing.
+    pub const TOPOLOGY_LEVEL_NOT_FOUND: &str = "TopologyLevelNotFound";
+    /// Several levels are missing.
+    pub const TOPOLOGY_LEVELS_REMOVED: &str = "TopologyLevelsRemoved";
+
+    /// Whether a level that a constraint needs is missing (True is bad).
+    pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";
+    /// Nothing is missing.
+    pub const ALL_LEVELS_AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
+    /// A referenced domain is missing.
+    pub const LEVELS_UNAVAILABLE: &str = "ClusterTopologyLevelsUnavailable";
+    /// The topology object does not exist.
+    pub const CLUSTER_TOPOLOGY_NOT_FOUND: &str = "ClusterTopologyNotFound";
+    /// Constraints without any topology name.
+    pub const TOPOLOGY_NAME_MISSING: &str = "TopologyNameMissing";
+    /// The feature is off but the stored set has constraints.
+    pub const TOPOLOGY_AWARE_SCHEDULING_DISABLED: &str = "TopologyAwareSchedulingDisabled";
+}
+
+/// Condition and reason shared by PodClique and PodCliqueScalingGroup.
+pub mod min_available {
+    /// Whether fewer pods or replicas than the minimum are usable.
+    pub const BREACHED: &str = "MinAvailableBreached";
+    /// An automatic update runs, so a breach is not judged.
+    pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
+}
+
+/// Conditions of a PodClique, besides [`min_available::BREACHED`].
+pub mod pod_clique {
+    /// Whether the minimum of pods is scheduled.
+    pub const SCHEDULED: &str = "PodCliqueScheduled";
+    /// Enough pods are scheduled.
+    pub const SUFFICIENT_SCHEDULED_PODS: &str = "SufficientScheduledPods";
+    /// Too few pods are scheduled.
+    pub const INSUFFICIENT_SCHEDULED_PODS: &str = "InsufficientScheduledPods";
+    /// Breached: too few pods are scheduled.
+    pub const SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE: &str = "ScheduledReplicasBelowMinAvailable";
+    /// Breached: too few pods are ready or starting.
+    pub const INSUFFICIENT_READY_PODS: &str = "InsufficientReadyPods";
+    /// Not breached.
+    pub const SUFFICIENT_READY_PODS: &str = "SufficientReadyPods";
+}
+
+/// Conditions of a PodCliqueScalingGroup, besides [`min_available::BREACHED`].
+pub mod pod_clique_scaling_group {
+    /// Breached: too few group replicas are usable.
+    pub const INSUFFICIENT_AVAILABLE_REPLICAS: &str =
+        "InsufficientAvailablePodCliqueScalingGroupReplicas";
+    /// Not breached.
+    pub const SUFFICIENT_AVAILABLE_REPLICAS: &str =
+        "SufficientAvailablePodCliqueScalingGroupReplicas";
+    /// Written by older versions: not breached because the group was never scheduled.
+    pub const INSUFFICIENT_SCHEDULED_REPLICAS: &str =
+        "InsufficientScheduledPodCliqueScalingGroupReplicas";
+    /// Set right after the set replica of this group was terminated as a gang.
+    pub const GANG_TERMINATION_IN_PROGRESS: &str = "GangTerminationInProgress";
+    /// The only reason of [`GANG_TERMINATION_IN_PROGRESS`].
+    pub const GANG_TERMINATION_ACTIVE: &str = "GangTerminationActive";
+}
+
+/// Conditions of a ClusterTopology.
+pub mod cluster_topology {
+    /// Whether the scheduler's topology object exists and matches.
+    pub const READY: &str = "Ready";
+    /// It does.
+    pub const TOPOLOGY_READY: &str = "TopologyReady";
+    /// It could not be created or updated.
+    pub const KAI_TOPOLOGY_CREATION_OR_UPDATE_FAILED: &str = "KAITopologyCreationOrUpdateFailed";
+}
+
+/// Conditions of a ClusterTopologyBinding.
+pub mod cluster_topology_binding {
+    /// Whether a scheduler's topology differs from the binding.
+    pub const SCHEDULER_TOPOLOGY_DRIFT: &str = "SchedulerTopologyDrift";
+    /// No scheduler differs.
+    pub const IN_SYNC: &str = "InSync";
+    /// At least one scheduler differs.
+    pub const DRIFT: &str = "Drift";
+    /// A listed scheduler is not an active topology-aware backend.
+    pub const TOPOLOGY_NOT_FOUND: &str = "TopologyNotFound";
+}
+
+/// Conditions of a PodGang.
+pub mod pod_gang {
+    /// Written by the operator: all pods exist and are referenced. Consumers rely on the status only.
+    pub const INITIALIZED: &str = "Initialized";
+    /// Initialised.
+    pub const READY_REASON: &str = "Ready";
+    /// Not initialised: pods are missing.
+    pub const PODS_PENDING: &str = "PodsPending";
+    /// Not initialised: labels or references are incomplete.
+    pub const REFS_SYNCING: &str = "RefsSyncing";
+
+    /// Written by schedulers: all required pods are scheduled.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Written by schedulers: all required pods are ready.
+    pub const READY: &str = "Ready";
+    /// Written by schedulers: the gang is unhealthy.
+    pub const UNHEALTHY: &str = "Unhealthy";
+    /// Written by schedulers: the gang is about to be disrupted.
+    pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+}

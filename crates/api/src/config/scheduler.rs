@@ -1,0 +1,113 @@
+//! The scheduler block: which backends are active and which one is the default.
+//!
+//! The backend of the scheduler that Kubernetes ships is always active. The default is the profile
+//! marked `default: true` or the one named by `defaultProfileName`; both at once have to agree.
+
+use super::{
+    DEFAULT_SCHEDULER, KAI_SCHEDULER, KUBE_SCHEDULER, Scheduler, SchedulerProfile,
+    file::{self, File},
+    resolve::non_empty,
+};
+use crate::field_error::FieldError;
+
+pub(super) fn resolve(file: &File, errors: &mut Vec<FieldError>) -> Scheduler {
+    let Some(block) = &file.scheduler else {
+        return match non_empty(file.scheduler_name.as_ref()) {
+            Some(name) => with_default_backend(
+                vec![SchedulerProfile::named(canonical(name))],
+                Some(canonical(name)),
+            ),
+            None => with_default_backend(Vec::new(), None),
+        };
+    };
+    if file.scheduler_name.is_some() {
+        let detail = "superseded by scheduler, which is also set";
+        errors.push(FieldError::forbidden("schedulerName", detail));
+    }
+    let given = block.profiles.as_deref().unwrap_or_default();
+    let profiles: Vec<_> =
+        given.iter().enumerate().map(|(index, p)| profile(index, p, errors)).collect();
+    let default = default_name(block, given, errors);
+    with_default_backend(profiles, default.as_deref())
+}
+
+/// Without profiles the Kubernetes scheduler is alone and the default, whatever name was given.
+fn with_default_backend(mut profiles: Vec<SchedulerProfile>, default: Option<&str>) -> Scheduler {
+    let default = if profiles.is_empty() { None } else { default };
+    if !profiles.iter().any(|profile| profile.name == DEFAULT_SCHEDULER) {
+        profiles.push(SchedulerProfile::named(DEFAULT_SCHEDULER));
+    }
+    Scheduler { profiles, default_profile_name: default.unwrap_or(DEFAULT_SCHEDULER).to_owned() }
+}
+
+fn canonical(name: &str) -> &str {
+    if name == KUBE_SCHEDULER { DEFAULT_SCHEDULER } else { name }
+}
+
+/// The default as far as the user named one.
+fn default_name(
+    block: &file::Scheduler,
+    profiles: &[file::SchedulerProfile],
+    errors: &mut Vec<FieldError>,
+) -> Option<String> {
+    let named = non_empty(block.default_profile_name.as_ref()).map(canonical);
+    let mut flagged =
+        profiles.iter().enumerate().filter(|(_, profile)| profile.default == Some(true));
+    let Some((_, first)) = flagged.next() else {
+        return named.map(str::to_owned);
+    };
+    for (index, profile) in flagged {
+        let path = format!("scheduler.profiles[{index}].default");
+        let detail = format!(
+            "only one profile can be the default: {:?} already is, so {:?} cannot be",
+            first.name, profile.name
+        );
+        errors.push(FieldError::invalid(path, true, detail));
+    }
+    let flagged = canonical(&first.name);
+    if let Some(named) = named
+        && named != flagged
+    {
+        let detail = format!("contradicts profile {:?}, which has default: true", first.name);
+        errors.push(FieldError::invalid("scheduler.defaultProfileName", named, detail));
+    }
+    Some(flagged.to_owned())
+}
+
+fn profile(
+    index: usize,
+    given: &file::SchedulerProfile,
+    errors: &mut Vec<FieldError>,
+) -> SchedulerProfile {
+    let name = canonical(&given.name);
+    let mut profile = SchedulerProfile::named(name);
+    let Some(config) = &given.config else {
+        return profile;
+    };
+    let path = format!("scheduler.profiles[{index}].config");
+    let spellings = [
+        ("gangScheduling", config.gang_scheduling),
+        ("GangScheduling", config.gang_scheduling_capital),
+    ];
+    for (key, value) in spellings {
+        let Some(value) = value else { continue };
+        if name != DEFAULT_SCHEDULER {
+            let detail = format!("only {DEFAULT_SCHEDULER:?} has this option");
+            errors.push(FieldError::forbidden(format!("{path}.{key}"), detail));
+        } else if profile.gang_scheduling.is_some_and(|other| other != value) {
+            let detail = "contradicts the other spelling of the same option";
+            errors.push(FieldError::invalid(format!("{path}.{key}"), value, detail));
+        } else {
+            profile.gang_scheduling = Some(value);
+        }
+    }
+    if let Some(queue) = &config.default_queue {
+        if name == KAI_SCHEDULER {
+            profile.default_queue = Some(queue.clone());
+        } else {
+            let detail = format!("only {KAI_SCHEDULER:?} has this option");
+            errors.push(FieldError::forbidden(format!("{path}.defaultQueue"), detail));
+        }
+    }
+    profile
+}

@@ -1,0 +1,159 @@
+//! Labels that Grove puts on managed objects, and the selectors it publishes.
+
+use std::collections::BTreeMap;
+
+/// Who manages the object; always [`MANAGED_BY_VALUE`].
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub const MANAGED_BY_VALUE: &str = "grove-operator";
+/// Name of the PodCliqueSet.
+pub const PART_OF: &str = "app.kubernetes.io/part-of";
+/// Name of the object itself.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// Role of the object, see [`Component`].
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Name of the PodClique, on pods and claims.
+pub const POD_CLIQUE: &str = "grove.io/podclique";
+/// Index of the pod in its PodClique.
+pub const POD_CLIQUE_POD_INDEX: &str = "grove.io/podclique-pod-index";
+/// Replica index of the PodCliqueSet.
+pub const POD_CLIQUE_SET_REPLICA_INDEX: &str = "grove.io/podcliqueset-replica-index";
+/// Name of the PodCliqueScalingGroup.
+pub const POD_CLIQUE_SCALING_GROUP: &str = "grove.io/podcliquescalinggroup";
+/// Replica index of the PodCliqueScalingGroup.
+pub const POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX: &str =
+    "grove.io/podcliquescalinggroup-replica-index";
+/// Name of the PodGang.
+pub const POD_GANG: &str = "grove.io/podgang";
+/// On members of a scaled gang: name of the base gang they wait for.
+pub const BASE_POD_GANG: &str = "grove.io/base-podgang";
+/// Hash of the clique template.
+pub const POD_TEMPLATE_HASH: &str = "grove.io/pod-template-hash";
+/// On PodGangs: the scheduler that is responsible.
+pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
+/// On ComputeDomains: the MNNVL group.
+pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
+
+/// What a managed object is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// Headless Service of a set replica.
+    HeadlessService,
+    /// Role of the start-order container.
+    Role,
+    /// RoleBinding of the start-order container.
+    RoleBinding,
+    /// ServiceAccount of the start-order container.
+    ServiceAccount,
+    /// Token Secret of the start-order container.
+    TokenSecret,
+    /// HorizontalPodAutoscaler.
+    Autoscaler,
+    /// PodGang.
+    PodGang,
+    /// PodCliqueScalingGroup.
+    ScalingGroup,
+    /// PodClique outside any group.
+    StandalonePodClique,
+    /// PodClique inside a group.
+    MemberPodClique,
+    /// ResourceClaim.
+    ResourceClaim,
+    /// ComputeDomain.
+    ComputeDomain,
+}
+
+impl Component {
+    /// The value of [`COMPONENT`].
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HeadlessService => "pcs-headless-service",
+            Self::Role => "pod-role",
+            Self::RoleBinding => "pod-role-binding",
+            Self::ServiceAccount => "pod-service-account",
+            Self::TokenSecret => "pod-sa-token-secret",
+            Self::Autoscaler => "pcs-hpa",
+            Self::PodGang => "podgang",
+            Self::ScalingGroup => "pcs-podcliquescalinggroup",
+            Self::StandalonePodClique => "pcs-podclique",
+            Self::MemberPodClique => "pcsg-podclique",
+            Self::ResourceClaim => "resource-claim",
+            Self::ComputeDomain => "pcs-computedomain",
+        }
+    }
+
+    /// Whether objects of this kind repeat their own name in [`NAME`].
+    const fn has_name_label(self) -> bool {
+        !matches!(self, Self::PodGang | Self::ResourceClaim)
+    }
+}
+
+/// The labels that every managed object of a set carries.
+pub fn default_set(set: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (MANAGED_BY.to_owned(), MANAGED_BY_VALUE.to_owned()),
+        (PART_OF.to_owned(), set.to_owned()),
+    ])
+}
+
+/// [`default_set`] plus component and, where the kind has one, the name label.
+pub fn managed(set: &str, component: Component, name: &str) -> BTreeMap<String, String> {
+    let mut labels = default_set(set);
+    labels.insert(COMPONENT.to_owned(), component.as_str().to_owned());
+    if component.has_name_label() {
+        // Role names contain colons, which label values may not.
+        labels.insert(NAME.to_owned(), name.replace(':', "-"));
+    }
+    labels
+}
+
+/// Selects all pods of a set; published in `PodCliqueSet.status.hpaPodSelector`.
+pub fn set_pod_selector(set: &str) -> String {
+    format!("{MANAGED_BY}={MANAGED_BY_VALUE},{PART_OF}={set}")
+}
+
+/// Selects the pods of a PodClique; published in `PodClique.status.hpaPodSelector`.
+pub fn clique_pod_selector(set: &str, pod_clique: &str) -> String {
+    format!("{},{POD_CLIQUE}={pod_clique}", set_pod_selector(set))
+}
+
+/// Selects the pods of a scaling group; published in `PodCliqueScalingGroup.status.selector`.
+pub fn scaling_group_pod_selector(set: &str, scaling_group: &str) -> String {
+    format!("{},{POD_CLIQUE_SCALING_GROUP}={scaling_group}", set_pod_selector(set))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_name_becomes_a_legal_label_value() {
+        let labels = managed("inf", Component::Role, "grove.io:pcs:inf");
+
+        assert_eq!(labels[NAME], "grove.io-pcs-inf");
+        assert_eq!(labels[COMPONENT], "pod-role");
+        assert_eq!(labels[MANAGED_BY], "grove-operator");
+        assert_eq!(labels[PART_OF], "inf");
+    }
+
+    #[test]
+    fn gangs_and_claims_have_no_name_label() {
+        for component in [Component::PodGang, Component::ResourceClaim] {
+            assert!(!managed("inf", component, "inf-0").contains_key(NAME));
+        }
+    }
+
+    #[test]
+    fn selectors_have_their_documented_text() {
+        let managed = "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=demo";
+        assert_eq!(set_pod_selector("demo"), managed);
+        assert_eq!(
+            clique_pod_selector("demo", "demo-0-router"),
+            format!("{managed},grove.io/podclique=demo-0-router")
+        );
+        assert_eq!(
+            scaling_group_pod_selector("demo", "demo-0-decode"),
+            format!("{managed},grove.io/podcliquescalinggroup=demo-0-decode")
+        );
+    }
+}
