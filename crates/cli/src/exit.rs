@@ -1,0 +1,33 @@
+//! Exit codes. The numbers are an interface: deployments and tests tell failures apart by them.
+
+use std::process::ExitCode;
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Success = 0,
+    /// The command line makes no sense.
+    BadArguments = 1,
+    /// The command line made sense, but the work could not be done.
+    Failed = 6,
+}
+
+/// The table shown by `--help`. Codes 2 to 5 and 7 belong to the operator, which documents them; they are
+/// listed so that nobody gives them another meaning.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0  success
+  1  bad arguments
+  2  operator configuration cannot be loaded or is invalid
+  3  topology could not be synchronised at start
+  4  connection to the cluster could not be set up
+  5  a scheduler backend could not be initialised
+  6  the command failed, or the operator could not start
+  7  prerequisites of MNNVL support are missing";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

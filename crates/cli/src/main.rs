@@ -1,0 +1,58 @@
+//! The `grove` binary: reads the command line, runs one command, turns its outcome into an exit code.
+
+mod args;
+mod crds;
+mod exit;
+mod version;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::Parser as _;
+
+use args::{Arguments, Command};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    match Arguments::try_parse() {
+        Ok(arguments) => report(run(&arguments)).into(),
+        Err(error) => refused_arguments(&error).into(),
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Command::Version { output } => print(&version::render(*output)),
+        Command::Crds { output_dir: None } => print(&crds::render()),
+        Command::Crds { output_dir: Some(directory) } => crds::write_files(directory),
+    }
+}
+
+/// Writes a whole answer to standard output. A reader that went away early has what it wanted.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}
+
+/// Clap calls a request for help an error as well; that one goes to standard output and succeeds.
+fn refused_arguments(error: &clap::Error) -> Exit {
+    // Nothing is left to tell anybody when the terminal itself is gone.
+    let _ = error.print();
+    if error.use_stderr() { Exit::BadArguments } else { Exit::Success }
+}
+
+fn report(result: anyhow::Result<()>) -> Exit {
+    match result {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            Exit::Failed
+        }
+    }
+}
