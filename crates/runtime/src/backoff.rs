@@ -1,0 +1,52 @@
+//! How long to wait after the n-th failure in a row: doubling, capped, with jitter.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+
+/// Exponential backoff between two bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// Wait after the first failure.
+    pub first: Duration,
+    /// Longest wait.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// For reconciles: a conflict is retried at once, a broken dependency once a minute.
+    pub const RECONCILE: Self =
+        Self { first: Duration::from_millis(5), max: Duration::from_secs(60) };
+
+    /// For lists and watches: a process is blind until its watches are back, so an API server that
+    /// returns is noticed within seconds.
+    pub const WATCH: Self = Self { first: Duration::from_millis(100), max: Duration::from_secs(3) };
+
+    /// The wait after `failures` failures in a row (0 means none: no wait).
+    pub fn after(&self, failures: u32, rng: &Rng) -> Duration {
+        if failures == 0 {
+            return Duration::ZERO;
+        }
+        let doubled = 2_u32.saturating_pow(failures - 1);
+        rng.jitter(self.first.saturating_mul(doubled).min(self.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_maximum() {
+        let rng = Rng::seeded(3);
+        let backoff = Backoff::RECONCILE;
+
+        assert_eq!(backoff.after(0, &rng), Duration::ZERO);
+        for failures in 1..200 {
+            let whole = backoff.first.saturating_mul(2_u32.saturating_pow(failures - 1));
+            let wait = backoff.after(failures, &rng);
+            assert!(wait <= whole.min(backoff.max), "{failures}: {wait:?}");
+            assert!(wait >= whole.min(backoff.max) / 2, "{failures}: {wait:?}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Runs reconciles: takes keys from a [`Queue`] while this process leads, one run per key at a
+//! time, a bounded number at once, and turns each outcome into what happens to the key next.
+//!
+//! After a run that wrote something, the key is held back until the caches have seen the writes
+//! (the *fence*), so that the next run does not decide on a state that it has changed itself. A
+//! cache that has not caught up after half a minute is listed again; until it has, the key waits:
+//! deciding on a stale state is what the fence is there to prevent.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tracing::Instrument;
+
+use crate::backoff::Backoff;
+use crate::cache::{Caches, Fences};
+use crate::class::{Class, Classed};
+use crate::clock::{Clock, Instant};
+use crate::fence::{Fence, Mark};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::process::Env;
+use crate::queue::{Ended, Key, Queue, Ticket};
+use crate::resource::Resource;
+use crate::rng::Rng;
+use crate::tasks::{Shutdown, panic_message};
+
+/// How long a cache may lag behind a write before it is listed again.
+const FENCE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A refusal is somebody else's decision and takes them a while to change: the backoff starts this
+/// many doublings in.
+const DENIED_DOUBLINGS: u32 = 7;
+
+/// One run of one key.
+#[derive(Debug)]
+pub struct Attempt<K> {
+    /// The key.
+    pub key: K,
+    /// Failures in a row before this run.
+    pub failures: u32,
+    /// To be passed to the writer with every write.
+    pub fence: Fence,
+}
+
+/// What a successful run asks for: to be woken at a time even if nothing happens.
+pub type Due = Option<Instant>;
+
+/// Works on the keys of one queue.
+pub struct Controller<K> {
+    name: &'static str,
+    queue: Queue<K>,
+    concurrency: usize,
+    clock: Clock,
+    rng: Rng,
+    metrics: Metrics,
+    leadership: Leadership,
+    fences: Fences,
+    /// Writes that a cache has not seen yet, oldest first.
+    unseen: VecDeque<Unseen>,
+}
+
+struct Unseen {
+    deadline: Instant,
+    resource: Resource,
+    mark: Mark,
+}
+
+struct Outcome<K, E> {
+    ticket: Ticket<K>,
+    started: Instant,
+    fence: Fence,
+    result: Result<Result<Due, E>, String>,
+}
+
+impl<K: Key> Controller<K> {
+    /// A controller called `name` for `queue`, with at most `concurrency` runs at once. All caches
+    /// it writes to must be started.
+    pub fn new(
+        name: &'static str,
+        queue: Queue<K>,
+        concurrency: usize,
+        env: &Env,
+        caches: &Caches,
+        leadership: Leadership,
+    ) -> Self {
+        Self {
+            name,
+            queue,
+            concurrency,
+            clock: env.clock.clone(),
+            rng: env.rng.fork(name),
+            metrics: env.metrics.clone(),
+            leadership,
+            fences: caches.progress(),
+            unseen: VecDeque::new(),
+        }
+    }
+
+    /// Reconciles until `shutdown`, then finishes what is running. Before the caches are filled
+    /// and while another process leads it only collects keys.
+    pub async fn run<R, F, E>(mut self, shutdown: Shutdown, reconcile: R)
+    where
+        R: Fn(Attempt<K>) -> F,
+        F: Future<Output = Result<Due, E>>,
+        E: Classed,
+    {
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => return,
+                () = self.able_to_lead() => {}
+            }
+            self.lead(&shutdown, &reconcile).await;
+        }
+    }
+
+    async fn able_to_lead(&self) {
+        self.fences.synced().await;
+        self.leadership.acquired(&self.clock).await;
+    }
+
+    async fn lead<R, F, E>(&mut self, shutdown: &Shutdown, reconcile: &R)
+    where
+        R: Fn(Attempt<K>) -> F,
+        F: Future<Output = Result<Due, E>>,
+        E: Classed,
+    {
+        let (clock, queue, leadership) =
+            (self.clock.clone(), self.queue.clone(), self.leadership.clone());
+        let mut running = FuturesUnordered::new();
+        let mut lost = std::pin::pin!(leadership.lost(&clock));
+        let mut open = true;
+        while open || !running.is_empty() {
+            let room = running.len() < self.concurrency;
+            let deadline = self.unseen.front().map(|unseen| unseen.deadline);
+            tokio::select! {
+                biased;
+                Some(outcome) = running.next() => self.finish(outcome),
+                () = shutdown.requested(), if open => open = false,
+                () = &mut lost, if open => open = false,
+                () = clock.sleep_until(deadline.unwrap_or_default()), if deadline.is_some() => {
+                    self.relist_laggards();
+                }
+                ticket = queue.take(), if open && room => {
+                    running.push(attempt(ticket, self.name, clock.now(), reconcile));
+                }
+            }
+            self.metrics.queue_depth(self.name, self.queue.depth());
+        }
+    }
+
+    fn finish<E: Classed>(&mut self, outcome: Outcome<K, E>) {
+        let Outcome { ticket, started, fence, result } = outcome;
+        let now = self.clock.now();
+        let ended = match result {
+            Ok(Ok(due)) => Ok(due),
+            Ok(Err(error)) => {
+                self.log(&ticket, error.class(), &error);
+                Err((error.class(), error.retry_after()))
+            }
+            Err(panic) => {
+                tracing::error!(controller = self.name, key = ?ticket.key, panic, "panicked");
+                Err((Class::Bug, None))
+            }
+        };
+        let measured = ended.map(|_| ()).map_err(|(class, _)| class);
+        self.metrics.reconciled(self.name, measured, ticket.waited, now.since(started));
+        let ended = self.next(ended, ticket.failures + 1, now);
+        self.hold(&ticket.key, ended, &fence, now);
+    }
+
+    fn next(
+        &self,
+        ended: Result<Due, (Class, Option<Duration>)>,
+        failures: u32,
+        now: Instant,
+    ) -> Ended {
+        let backoff = Backoff::RECONCILE;
+        let wait = match ended {
+            Ok(due) => return Ended::Done { due },
+            Err((Class::Invalid, _)) => return Ended::Done { due: None },
+            Err((Class::Fenced, _)) => return Ended::Returned,
+            Err((Class::Conflict | Class::Transient, retry_after)) => {
+                backoff.after(failures, &self.rng).max(retry_after.unwrap_or_default())
+            }
+            Err((Class::Denied, _)) => backoff.after(failures + DENIED_DOUBLINGS, &self.rng),
+            Err((Class::Bug, _)) => self.rng.jitter(backoff.max),
+        };
+        Ended::Failed { retry_at: now + wait }
+    }
+
+    /// Gives the key back to the queue, held if there are writes that the caches have not seen.
+    fn hold(&mut self, key: &K, ended: Ended, fence: &Fence, now: Instant) {
+        let written = fence.take();
+        let behind: Vec<_> = written
+            .iter()
+            .filter_map(|(resource, mark)| {
+                Some((resource, mark, self.fences.behind(resource, mark)?))
+            })
+            .collect();
+        self.queue.end(key, ended, !behind.is_empty());
+        if behind.is_empty() {
+            return;
+        }
+        self.metrics.fence_hold(self.name);
+        let waiting_for = Arc::new(AtomicUsize::new(behind.len()));
+        for (resource, mark, cache) in behind {
+            let (queue, key, waiting_for) = (self.queue.clone(), key.clone(), waiting_for.clone());
+            cache.when_seen(
+                mark,
+                Box::new(move || {
+                    if waiting_for.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        queue.release(&key);
+                    }
+                }),
+            );
+            self.unseen.push_back(Unseen {
+                deadline: now + FENCE_PATIENCE,
+                resource: resource.clone(),
+                mark: mark.clone(),
+            });
+        }
+    }
+
+    /// Lists caches again that have not caught up with a write in time.
+    fn relist_laggards(&mut self) {
+        let now = self.clock.now();
+        while self.unseen.front().is_some_and(|unseen| unseen.deadline <= now) {
+            let Some(unseen) = self.unseen.pop_front() else { return };
+            let behind = self.fences.behind(&unseen.resource, &unseen.mark);
+            let Some(cache) = behind else { continue };
+            tracing::warn!(
+                controller = self.name, kind = %unseen.resource, observed = cache.observed(),
+                written = ?unseen.mark, "the cache lags behind our write, listing again"
+            );
+            self.metrics.fence_expiry(self.name);
+            cache.request_resync();
+            self.unseen.push_back(Unseen { deadline: now + FENCE_PATIENCE, ..unseen });
+        }
+    }
+
+    fn log(&self, ticket: &Ticket<K>, class: Class, error: &dyn std::error::Error) {
+        let (controller, key, failures) = (self.name, &ticket.key, ticket.failures);
+        // A conflict is part of life, and a long row of failures needs no line for each.
+        if class == Class::Conflict || !(failures + 1).is_power_of_two() {
+            tracing::debug!(controller, ?key, failures, class = class.as_str(), %error, "failed");
+        } else {
+            tracing::warn!(controller, ?key, failures, class = class.as_str(), %error, "failed");
+        }
+    }
+}
+
+async fn attempt<K, R, F, E>(
+    ticket: Ticket<K>,
+    controller: &'static str,
+    started: Instant,
+    reconcile: &R,
+) -> Outcome<K, E>
+where
+    K: Key,
+    R: Fn(Attempt<K>) -> F,
+    F: Future<Output = Result<Due, E>>,
+{
+    let span = tracing::info_span!(
+        "reconcile", controller, key = ?ticket.key, failures = ticket.failures
+    );
+    let fence = Fence::default();
+    let attempt =
+        Attempt { key: ticket.key.clone(), failures: ticket.failures, fence: fence.clone() };
+    // The closure itself may panic, too.
+    let run = AssertUnwindSafe(async { reconcile(attempt).await }).catch_unwind().instrument(span);
+    let result = run.await.map_err(|payload| panic_message(&*payload));
+    Outcome { ticket, started, fence, result }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+
+use super::*;
+use crate::process::Process;
+use crate::queue::Priority;
+use crate::store::{Store, StoreBuilder};
+use crate::view::MetaView;
+
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?}")]
+struct Failure(Class);
+
+impl Classed for Failure {
+    fn class(&self) -> Class {
+        self.0
+    }
+}
+
+/// Runs a controller over string keys; each run is answered from a script and logged with its time.
+struct World {
+    env: Env,
+    queue: Queue<&'static str>,
+    store: Store<MetaView>,
+    process: Process,
+    ran: Arc<Mutex<Vec<(&'static str, Duration)>>>,
+}
+
+type Script = BTreeMap<&'static str, Vec<Result<Duration, Class>>>;
+
+fn world(script: Script, writes: u64) -> World {
+    let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
+    let mut process = Process::new(env.clone(), Duration::from_secs(5));
+    let client = Client::new(
+        tower::service_fn(|_: http::Request<Body>| async {
+            std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>().await
+        }),
+        "default",
+    );
+    let mut caches = Caches::new(client, &env, process.stage("caches"));
+    let store = StoreBuilder::<MetaView>::new(PODS, env.metrics.clone()).build();
+    caches.adopt_for_test(store.clone());
+    let queue = Queue::new(env.clock.clone());
+    let controller =
+        Controller::new("test", queue.clone(), 2, &env, &caches, Leadership::without_election());
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let (log, clock) = (ran.clone(), env.clock.clone());
+    let script = Mutex::new(script);
+    process.stage("controllers").spawn(|shutdown| {
+        controller.run(shutdown, move |attempt: Attempt<&'static str>| {
+            log.lock().unwrap().push((attempt.key, clock.now().since(Instant::START)));
+            let mut script = script.lock().unwrap();
+            let answers = script.get_mut(attempt.key);
+            let answer =
+                answers.and_then(|answers| (!answers.is_empty()).then(|| answers.remove(0)));
+            if writes > 0 {
+                attempt.fence.note(&PODS, Mark::Version(writes));
+            }
+            let now = clock.now();
+            async move {
+                match answer {
+                    None => Ok(None),
+                    Some(Ok(due)) => Ok(Some(now + due)),
+                    Some(Err(Class::Bug)) => panic!("a bug"),
+                    Some(Err(class)) => Err(Failure(class)),
+                }
+            }
+        })
+    });
+    World { env, queue, store, process, ran }
+}
+
+impl World {
+    fn ran(&self) -> Vec<(&'static str, Duration)> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    /// Lets virtual time pass while the process runs.
+    async fn pass(&self, duration: Duration) {
+        self.env.clock.sleep(duration).await;
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_before_the_caches_are_filled() {
+    let w = world(Script::new(), 0);
+    w.queue.want("a", Priority::UserChange);
+    w.pass(seconds(100)).await;
+    assert!(w.ran().is_empty());
+
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    w.pass(seconds(1)).await;
+
+    assert_eq!(w.ran(), [("a", seconds(100))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_decide_when_a_key_runs_again() {
+    let script = Script::from([
+        ("due", vec![Ok(seconds(30))]),
+        ("conflict", vec![Err(Class::Conflict)]),
+        ("invalid", vec![Err(Class::Invalid)]),
+        ("denied", vec![Err(Class::Denied)]),
+        ("bug", vec![Err(Class::Bug)]),
+    ]);
+    let w = world(script, 0);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    for key in ["due", "conflict", "invalid", "denied", "bug"] {
+        w.queue.want(key, Priority::UserChange);
+    }
+
+    w.pass(seconds(120)).await;
+
+    let second_run = |key| {
+        let runs: Vec<Duration> =
+            w.ran().into_iter().filter(|(k, _)| *k == key).map(|(_, at)| at).collect();
+        assert!(runs.len() <= 2, "{key} ran {} times", runs.len());
+        runs.get(1).copied()
+    };
+    assert_eq!(second_run("due"), Some(seconds(30)));
+    assert!(second_run("conflict").unwrap() <= Duration::from_millis(6));
+    assert_eq!(second_run("invalid"), None, "waits for a change");
+    let denied = second_run("denied").unwrap();
+    assert!(denied >= Duration::from_millis(300) && denied < seconds(1), "{denied:?}");
+    let bug = second_run("bug").unwrap();
+    assert!(bug >= seconds(30) && bug <= seconds(60), "{bug:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_until_the_cache_has_seen_its_write() {
+    let w = world(Script::new(), 7);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    w.queue.want("a", Priority::UserChange);
+    w.pass(seconds(1)).await;
+    w.queue.want("a", Priority::UserChange);
+    w.pass(seconds(1)).await;
+    assert_eq!(w.ran().len(), 1, "held by the fence");
+
+    w.store.upsert(serde_json::from_value(json!({"metadata": {"resourceVersion": "7"}})).unwrap());
+    w.pass(seconds(1)).await;
+
+    assert_eq!(w.ran(), [("a", seconds(0)), ("a", seconds(2))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_does_not_catch_up_is_listed_again() {
+    let w = world(Script::new(), 7);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    w.queue.want("a", Priority::UserChange);
+
+    w.store.resync_requested().await;
+
+    assert_eq!(w.env.clock.now().since(Instant::START), FENCE_PATIENCE);
+    assert!(w.env.metrics.encode().contains("grove_fence_expiries_total{controller=\"test\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_process_stops_everything() {
+    let w = world(Script::new(), 0);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    let World { env, queue, process, ran, .. } = w;
+
+    drop(process);
+    queue.want("a", Priority::UserChange);
+    env.clock.sleep(seconds(100)).await;
+
+    assert!(ran.lock().unwrap().is_empty());
+}

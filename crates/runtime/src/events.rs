@@ -1,0 +1,247 @@
+//! Kubernetes events: what happened to an object, told where `kubectl describe` shows it.
+//!
+//! A [`Recorder`] takes an [`Occurrence`] and returns at once; it never blocks or fails a reconcile.
+//! One worker sends: the same occurrence again within ten minutes counts up the event that is there
+//! instead of making a new one, each object has a budget, and what a full queue cannot take is
+//! dropped and counted. Repetitions may use only half of an object's budget, so that a chatty
+//! reason cannot silence a rare one; counts that were held back arrive with the next repetition.
+//!
+//! Events are sent while this process leads; a follower's are dropped by the writer.
+
+mod correlate;
+mod object;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use self::correlate::{Correlator, Decision, Identity};
+use crate::backoff::Backoff;
+use crate::class::{Class, Classed};
+use crate::clock::Clock;
+use crate::fence::Fence;
+use crate::metrics::Metrics;
+use crate::process::Env;
+use crate::resource::{Resource, Uid};
+use crate::rng::Rng;
+use crate::tasks::Shutdown;
+use crate::write::{WriteError, Writer};
+
+const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
+/// Occurrences that wait to be sent.
+const QUEUE: usize = 1024;
+/// Attempts per event while the API server is unwell.
+const ATTEMPTS: u32 = 5;
+const RETRY: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(8) };
+/// How long a shutdown waits for what is queued.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Whether an event is good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// As it should be.
+    Normal,
+    /// A person may want to act.
+    Warning,
+}
+
+impl Severity {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// The object an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// `group/version` or `version`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// The life of the object.
+    pub uid: Uid,
+    /// The version that was looked at; 0 if it does not matter.
+    pub resource_version: u64,
+}
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// To whom it happened.
+    pub about: Subject,
+    /// Whether it is good news.
+    pub severity: Severity,
+    /// One word for programs: `PodCreateSuccessful`.
+    pub reason: &'static str,
+    /// What was being done: `CreatePod`.
+    pub action: &'static str,
+    /// The sentence for people; cut at 1 kB.
+    pub message: String,
+}
+
+/// Takes occurrences on behalf of one component; clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Noted>,
+    component: &'static str,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+/// An occurrence on its way.
+#[derive(Clone, Debug)]
+struct Noted {
+    occurrence: Occurrence,
+    component: &'static str,
+    at: Timestamp,
+}
+
+impl Recorder {
+    /// The same queue under another component's name, which users see as the event's source.
+    #[must_use]
+    pub fn component(&self, component: &'static str) -> Self {
+        Self { component, ..self.clone() }
+    }
+
+    /// Queues an occurrence, or drops and counts it if the queue is full.
+    pub fn record(&self, occurrence: Occurrence) {
+        let noted = Noted { occurrence, component: self.component, at: self.clock.wall() };
+        if self.queue.try_send(noted).is_err() {
+            self.metrics.event("dropped");
+        }
+    }
+}
+
+/// The task that sends what recorders queue.
+pub struct EventSender {
+    queue: mpsc::Receiver<Noted>,
+    correlator: Correlator,
+    writer: Writer,
+    clock: Clock,
+    rng: Rng,
+    metrics: Metrics,
+    instance: String,
+}
+
+/// A recorder and the task behind it. `component` names the first recorder, `instance` this
+/// process (host or pod name).
+pub fn events(
+    component: &'static str,
+    instance: String,
+    env: &Env,
+    writer: Writer,
+) -> (Recorder, EventSender) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let (clock, metrics, rng) = (env.clock.clone(), env.metrics.clone(), env.rng.fork("events"));
+    let recorder =
+        Recorder { queue: sender, component, clock: clock.clone(), metrics: metrics.clone() };
+    let correlator = Correlator::default();
+    (recorder, EventSender { queue, correlator, writer, clock, rng, metrics, instance })
+}
+
+impl EventSender {
+    /// Sends until `shutdown`, then what is still queued, for three seconds at most. Stop it after
+    /// whatever records and before the lease is released.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        loop {
+            let noted = tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                noted = self.queue.recv() => noted,
+            };
+            let Some(noted) = noted else { return };
+            let clock = self.clock.clone();
+            // A shutdown must not wait for the retries of the event in hand.
+            tokio::select! {
+                biased;
+                () = self.send(&noted) => {}
+                () = hard_stop(&shutdown, &clock) => return,
+            }
+        }
+        self.queue.close();
+        let clock = self.clock.clone();
+        let flush = async {
+            while let Some(noted) = self.queue.recv().await {
+                self.send(&noted).await;
+            }
+        };
+        if clock.timeout(FLUSH, flush).await.is_none() {
+            tracing::warn!("events were still queued at shutdown and are lost");
+        }
+    }
+
+    async fn send(&mut self, noted: &Noted) {
+        let identity = Identity::of(noted);
+        let result = match self.correlator.decide(&identity, self.clock.now()) {
+            Decision::Limited => "limited",
+            Decision::Create => self.create(&identity, noted).await,
+            Decision::Repeat { event, count } => {
+                let repeat = object::repeat(&event, noted, count);
+                match self.deliver(&repeat).await {
+                    Ok(_) => "repeated",
+                    // The event has expired or was deleted: tell it anew.
+                    Err(error) if error.class() == Class::Conflict => {
+                        self.correlator.forget(&identity);
+                        self.create(&identity, noted).await
+                    }
+                    Err(error) => lost(&error),
+                }
+            }
+        };
+        self.metrics.event(result);
+    }
+
+    async fn create(&mut self, identity: &Identity, noted: &Noted) -> &'static str {
+        let write = object::create(noted, &self.instance, self.rng.next_u64());
+        match self.deliver(&write).await {
+            Ok(written) => {
+                self.correlator.created(identity, write.key, written.uid, self.clock.now());
+                "created"
+            }
+            Err(error) => lost(&error),
+        }
+    }
+
+    /// Writes, trying again while the server is unwell.
+    async fn deliver(
+        &self,
+        write: &crate::write::Write,
+    ) -> Result<crate::write::Written, WriteError> {
+        let mut failures = 0;
+        loop {
+            let error = match self.writer.execute(&Fence::default(), write).await {
+                Ok(written) => return Ok(written),
+                Err(error) => error,
+            };
+            failures += 1;
+            if error.class() != Class::Transient || failures == ATTEMPTS {
+                return Err(error);
+            }
+            self.clock.sleep(RETRY.after(failures, &self.rng)).await;
+        }
+    }
+}
+
+async fn hard_stop(shutdown: &Shutdown, clock: &Clock) {
+    shutdown.requested().await;
+    clock.sleep(FLUSH).await;
+}
+
+fn lost(error: &WriteError) -> &'static str {
+    if error.class() == Class::Fenced {
+        return "not-leading";
+    }
+    tracing::debug!(%error, "event lost");
+    "failed"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,404 @@
+//! Leader election on a `coordination.k8s.io` Lease.
+//!
+//! Safe under clock skew because nobody compares the times in the lease with a clock of their own:
+//! a candidate takes over when the record *it observed* has not changed for `lease_duration` on its
+//! own monotonic clock, and the holder stops acting `renew_deadline` after it *sent* its last
+//! successful renewal. Since `renew_deadline < lease_duration`, the holder has stopped before
+//! anybody may take over, however long either process was paused. Every update carries the
+//! resourceVersion that was observed, so of two takers one loses.
+//!
+//! [`Leadership`] is what the rest of the process sees: the writer asks it right before each write.
+//! Followers keep their caches warm and wait in [`Leadership::acquired`].
+
+use std::time::Duration;
+
+use jiff::fmt::temporal::DateTimePrinter;
+use kube::Client;
+use kube::core::Request;
+use kube::core::params::{GetParams, PostParams};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::clock::{Clock, Instant};
+use crate::metrics::Metrics;
+use crate::process::Env;
+use crate::resource::{ObjectKey, Resource};
+use crate::rng::Rng;
+use crate::tasks::Shutdown;
+
+const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
+/// Whether this process may act; clones share it.
+#[derive(Clone, Debug)]
+pub struct Leadership(watch::Receiver<Standing>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// No election: this process is the only one.
+    Alone,
+    Follower,
+    LeaderUntil(Instant),
+}
+
+impl Leadership {
+    /// For a process that runs without leader election.
+    pub fn without_election() -> Self {
+        Self(watch::channel(Standing::Alone).1)
+    }
+
+    /// A process that never leads.
+    #[cfg(test)]
+    pub(crate) fn follower_for_test() -> Self {
+        Self(watch::channel(Standing::Follower).1)
+    }
+
+    /// Whether this process leads at `now`.
+    pub fn held(&self, now: Instant) -> bool {
+        match *self.0.borrow() {
+            Standing::Alone => true,
+            Standing::Follower => false,
+            Standing::LeaderUntil(deadline) => now < deadline,
+        }
+    }
+
+    /// Waits until this process leads.
+    pub async fn acquired(&self, clock: &Clock) {
+        let mut standing = self.0.clone();
+        loop {
+            let _ = standing.borrow_and_update();
+            if self.held(clock.now()) {
+                return;
+            }
+            if standing.changed().await.is_err() {
+                // The elector is gone: nobody can make us leader any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until this process does not lead (any more).
+    pub async fn lost(&self, clock: &Clock) {
+        let mut standing = self.0.clone();
+        loop {
+            let current = *standing.borrow_and_update();
+            match current {
+                Standing::Alone => std::future::pending().await,
+                Standing::Follower => return,
+                Standing::LeaderUntil(deadline) if clock.now() >= deadline => return,
+                Standing::LeaderUntil(deadline) => tokio::select! {
+                    biased;
+                    changed = standing.changed() => {
+                        if changed.is_err() {
+                            clock.sleep_until(deadline).await;
+                            return;
+                        }
+                    }
+                    () = clock.sleep_until(deadline) => {}
+                },
+            }
+        }
+    }
+}
+
+/// Which lease to hold, as whom, and the three durations of an election.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// Namespace and name of the Lease.
+    pub lease: ObjectKey,
+    /// Who we are: unique per process start.
+    pub identity: String,
+    /// How long a candidate must see no renewal before it takes over.
+    pub lease_duration: Duration,
+    /// How long the holder acts on its last successful renewal. Less than `lease_duration`.
+    pub renew_deadline: Duration,
+    /// Time between two attempts to acquire or renew.
+    pub retry_period: Duration,
+}
+
+impl LeaseConfig {
+    /// The usual 15 s, 10 s and 2 s.
+    pub fn new(lease: ObjectKey, identity: String) -> Self {
+        Self {
+            lease,
+            identity,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+
+    /// How long a request may take: a request that outlives the deadline it is meant to renew is
+    /// worthless.
+    fn request_timeout(&self) -> Duration {
+        self.renew_deadline / 2
+    }
+}
+
+/// The lease as last seen, and when (on our clock) it was first seen like that.
+#[derive(Clone, Debug)]
+struct Observed {
+    lease: Value,
+    since: Instant,
+}
+
+impl Observed {
+    fn holder(&self) -> &str {
+        self.lease["spec"]["holderIdentity"].as_str().unwrap_or_default()
+    }
+
+    fn resource_version(&self) -> &Value {
+        &self.lease["metadata"]["resourceVersion"]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// There is no lease: create it as ours.
+    Create,
+    /// The lease is ours: renew it.
+    Renew,
+    /// The lease is free, or its holder has been silent for too long: take it.
+    Take,
+    /// Somebody else holds it.
+    Wait,
+}
+
+/// What to do about the lease: the whole election, without IO.
+fn step(observed: Option<&Observed>, config: &LeaseConfig, now: Instant) -> Step {
+    match observed {
+        None => Step::Create,
+        Some(seen) if seen.holder() == config.identity => Step::Renew,
+        Some(seen) if seen.holder().is_empty() => Step::Take,
+        Some(seen) if now.since(seen.since) > config.lease_duration => Step::Take,
+        Some(_) => Step::Wait,
+    }
+}
+
+/// Takes part in an election until told to stop.
+pub struct Elector {
+    client: Client,
+    clock: Clock,
+    rng: Rng,
+    metrics: Metrics,
+    config: LeaseConfig,
+    standing: watch::Sender<Standing>,
+    observed: Option<Observed>,
+    failing: bool,
+}
+
+impl Elector {
+    /// An elector that has not looked at the lease yet.
+    pub fn new(client: Client, env: &Env, config: LeaseConfig) -> Self {
+        Self {
+            client,
+            clock: env.clock.clone(),
+            rng: env.rng.fork("lease"),
+            metrics: env.metrics.clone(),
+            config,
+            standing: watch::channel(Standing::Follower).0,
+            observed: None,
+            failing: false,
+        }
+    }
+
+    /// What the rest of the process asks.
+    pub fn leadership(&self) -> Leadership {
+        Leadership(self.standing.subscribe())
+    }
+
+    /// Acquires and renews until `shutdown`, then gives the lease up so that the next holder need
+    /// not wait. Start the shutdown only after the last write of this process.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        loop {
+            let sent = self.clock.now();
+            let clock = self.clock.clone();
+            let attempt = clock.timeout(self.config.request_timeout(), self.attempt()).await;
+            match attempt {
+                Some(Ok(true)) => self.lead_until(sent + self.config.renew_deadline),
+                Some(Ok(false)) => self.follow(),
+                Some(Err(error)) => self.failed(&error.to_string()),
+                None => self.failed("the API server did not answer in time"),
+            }
+            let pause = self.rng.jitter(self.config.retry_period);
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                () = self.clock.sleep(pause) => {}
+            }
+        }
+        self.release().await;
+    }
+
+    /// One look at the lease and, where it is ours to change, one write. Whether we hold it now.
+    async fn attempt(&mut self) -> Result<bool, kube::Error> {
+        // The holder writes on what it last saw; everybody else looks first.
+        let holds = self.observed.as_ref().is_some_and(|o| o.holder() == self.config.identity);
+        if !holds || self.failing {
+            self.observe().await?;
+        }
+        let now = self.clock.now();
+        let wanted = match step(self.observed.as_ref(), &self.config, now) {
+            Step::Wait => return Ok(false),
+            Step::Create => self.new_lease(),
+            Step::Renew => self.renewed(),
+            Step::Take => self.taken(),
+        };
+        match self.put(&wanted).await {
+            Ok(lease) => {
+                self.observed = Some(Observed { lease, since: now });
+                Ok(true)
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                self.observe().await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn observe(&mut self) -> Result<(), kube::Error> {
+        let path = LEASES.path(&self.config.lease.namespace);
+        let request = Request::new(path)
+            .get(&self.config.lease.name, &GetParams::default())
+            .map_err(kube::Error::BuildRequest)?;
+        let lease: Value = match self.client.request(request).await {
+            Ok(lease) => lease,
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                self.observed = None;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        // Counted from the answer, not from the question: the record may have been renewed while
+        // the question was on its way.
+        let seen = Observed { lease, since: self.clock.now() };
+        let unchanged = |old: &Observed| old.resource_version() == seen.resource_version();
+        if !self.observed.as_ref().is_some_and(unchanged) {
+            self.observed = Some(seen);
+        }
+        Ok(())
+    }
+
+    /// Creates or replaces the lease. This is the one write outside the writer: it decides who may
+    /// use the writer.
+    async fn put(&self, lease: &Value) -> Result<Value, kube::Error> {
+        let request = Request::new(LEASES.path(&self.config.lease.namespace));
+        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
+        let params = PostParams::default();
+        let request = if lease["metadata"]["resourceVersion"].is_string() {
+            request.replace(&self.config.lease.name, &params, body)
+        } else {
+            request.create(&params, body)
+        };
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
+    fn now_text(&self) -> String {
+        DateTimePrinter::new().precision(Some(6)).timestamp_to_string(&self.clock.wall())
+    }
+
+    fn new_lease(&self) -> Value {
+        json!({
+            "apiVersion": LEASES.api_version(),
+            "kind": LEASES.kind,
+            "metadata": {
+                "name": &*self.config.lease.name,
+                "namespace": &*self.config.lease.namespace,
+            },
+            "spec": {
+                "holderIdentity": self.config.identity,
+                "leaseDurationSeconds": self.config.lease_duration.as_secs(),
+                "acquireTime": self.now_text(),
+                "renewTime": self.now_text(),
+                "leaseTransitions": 0,
+            },
+        })
+    }
+
+    /// The observed lease with some fields of its spec changed; fields we do not know stay.
+    fn observed_with(&self, changes: &Value) -> Value {
+        let mut lease = self.observed.as_ref().map_or_else(|| json!({}), |o| o.lease.clone());
+        json_patch::merge(&mut lease["spec"], changes);
+        lease
+    }
+
+    fn renewed(&self) -> Value {
+        self.observed_with(&json!({
+            "leaseDurationSeconds": self.config.lease_duration.as_secs(),
+            "renewTime": self.now_text(),
+        }))
+    }
+
+    fn taken(&self) -> Value {
+        let transitions =
+            self.observed.as_ref().and_then(|o| o.lease["spec"]["leaseTransitions"].as_i64());
+        self.observed_with(&json!({
+            "holderIdentity": self.config.identity,
+            "leaseDurationSeconds": self.config.lease_duration.as_secs(),
+            "acquireTime": self.now_text(),
+            "renewTime": self.now_text(),
+            "leaseTransitions": transitions.unwrap_or_default() + 1,
+        }))
+    }
+
+    fn lead_until(&mut self, deadline: Instant) {
+        self.failing = false;
+        let before = self.standing.send_replace(Standing::LeaderUntil(deadline));
+        if before == Standing::Follower {
+            tracing::info!(lease = %self.config.lease, identity = self.config.identity, "leading");
+            self.metrics.leading(true);
+        }
+    }
+
+    fn follow(&mut self) {
+        self.failing = false;
+        let before = self.standing.send_replace(Standing::Follower);
+        if before != Standing::Follower {
+            let holder = self.observed.as_ref().map_or("", Observed::holder);
+            tracing::warn!(lease = %self.config.lease, holder, "another process leads now");
+            self.metrics.leading(false);
+        }
+    }
+
+    /// Keeps the standing: a leader acts until its deadline, and the deadline passes by itself.
+    fn failed(&mut self, error: &str) {
+        if !self.failing {
+            tracing::warn!(lease = %self.config.lease, error, "cannot reach the lease, trying on");
+        }
+        self.failing = true;
+        let expired =
+            matches!(*self.standing.borrow(), Standing::LeaderUntil(at) if self.clock.now() >= at);
+        if expired {
+            self.standing.send_replace(Standing::Follower);
+            tracing::warn!(lease = %self.config.lease, "lost the lease: it could not be renewed");
+            self.metrics.leading(false);
+        }
+    }
+
+    async fn release(mut self) {
+        let leading = matches!(*self.standing.borrow(), Standing::LeaderUntil(_));
+        // Nobody in this process may act any more, whether or not the release arrives.
+        self.standing.send_replace(Standing::Follower);
+        self.metrics.leading(false);
+        if !leading {
+            return;
+        }
+        let lease = self.observed_with(&json!({
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": self.now_text(),
+        }));
+        let clock = self.clock.clone();
+        match clock.timeout(self.config.request_timeout(), self.put(&lease)).await {
+            Some(Ok(_)) => tracing::info!(lease = %self.config.lease, "released"),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "could not release the lease; it will expire");
+            }
+            None => tracing::warn!("could not release the lease in time; it will expire"),
+        }
+        self.observed = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

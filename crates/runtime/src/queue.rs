@@ -1,0 +1,341 @@
+//! Which key to work on next.
+//!
+//! Keys are deduplicated and run one at a time each. The order is by priority with ageing: a key
+//! that has waited gains one class per ten seconds, so nothing starves. Failures back a key off
+//! exponentially until it succeeds; triggers neither reset nor advance that count. A key may ask to
+//! be woken at a due time, and may be held back (by the write fence) however often it is triggered.
+//!
+//! [`Schedule`] is all of the rules, without IO and with time passed in; [`Queue`] is the shared
+//! handle that tasks wait on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Instant};
+use crate::store::Store;
+use crate::view::View;
+
+/// What can be a key.
+pub trait Key: Ord + Clone + fmt::Debug + Send + Sync + 'static {}
+
+impl<K: Ord + Clone + fmt::Debug + Send + Sync + 'static> Key for K {}
+
+/// Why a key is wanted; the more urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Somebody changed what they want.
+    UserChange,
+    /// Something the key depends on changed, or a due time came.
+    ChildChange,
+    /// The key was there when the process started.
+    InitialList,
+    /// Just to be sure.
+    Resync,
+}
+
+impl Priority {
+    const ALL: [Self; 4] = [Self::UserChange, Self::ChildChange, Self::InitialList, Self::Resync];
+}
+
+/// Waiting this long is worth one class.
+const AGEING: Duration = Duration::from_secs(10);
+
+/// A wish to run a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wish {
+    priority: Priority,
+    since: Instant,
+    /// Makes keys that were wished for at the same time run in that order.
+    sequence: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    wish: Option<Wish>,
+    running: bool,
+    held: bool,
+    due: Option<Instant>,
+    failures: u32,
+}
+
+impl Entry {
+    fn forgettable(&self) -> bool {
+        self.wish.is_none()
+            && !self.running
+            && !self.held
+            && self.due.is_none()
+            && self.failures == 0
+    }
+}
+
+/// A key handed out to be worked on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket<K> {
+    /// The key.
+    pub key: K,
+    /// Failures in a row before this run.
+    pub failures: u32,
+    /// How long the key waited to be run.
+    pub waited: Duration,
+}
+
+/// How a run ended, as far as the schedule cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Done; wake the key at the due time, if any.
+    Done {
+        /// When to run the key again without being triggered.
+        due: Option<Instant>,
+    },
+    /// Failed; run the key again at this time.
+    Failed {
+        /// When.
+        retry_at: Instant,
+    },
+    /// Not run at all (we do not lead any more): the key is wanted as before.
+    Returned,
+}
+
+/// The rules of the queue.
+#[derive(Debug)]
+pub struct Schedule<K> {
+    entries: BTreeMap<K, Entry>,
+    /// Keys that could run now, per priority, oldest first.
+    ready: BTreeMap<Priority, BTreeSet<(Instant, u64, K)>>,
+    due: BTreeSet<(Instant, K)>,
+    sequence: u64,
+}
+
+impl<K: Key> Default for Schedule<K> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            ready: Priority::ALL.into_iter().map(|p| (p, BTreeSet::new())).collect(),
+            due: BTreeSet::new(),
+            sequence: 0,
+        }
+    }
+}
+
+impl<K: Key> Schedule<K> {
+    /// Wants `key` to run. Wanting it again only raises its priority; it keeps its age.
+    pub fn want(&mut self, key: K, priority: Priority, now: Instant) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.change(key, |entry| {
+            let wish = entry.wish.unwrap_or(Wish { priority, since: now, sequence });
+            entry.wish = Some(Wish { priority: wish.priority.min(priority), ..wish });
+        });
+    }
+
+    /// The most urgent key that may run, which then counts as running.
+    pub fn take(&mut self, now: Instant) -> Option<Ticket<K>> {
+        self.wake(now);
+        let best = self.ready.iter().filter_map(|(priority, keys)| {
+            let (since, sequence, key) = keys.first()?;
+            Some((urgency(*priority, *since, now), *since, *sequence, key))
+        });
+        let (_, since, _, key) = best.min()?;
+        let key = key.clone();
+        let mut failures = 0;
+        self.change(key.clone(), |entry| {
+            entry.wish = None;
+            entry.running = true;
+            failures = entry.failures;
+        });
+        Some(Ticket { key, failures, waited: now.since(since) })
+    }
+
+    /// The run of `key` has ended. With `held`, the key does not run again before
+    /// [`Schedule::release`].
+    pub fn end(&mut self, key: &K, ended: Ended, held: bool, now: Instant) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.change(key.clone(), |entry| {
+            entry.running = false;
+            entry.held = held;
+            match ended {
+                Ended::Done { due } => {
+                    entry.failures = 0;
+                    entry.due = due;
+                }
+                Ended::Failed { retry_at } => {
+                    entry.failures += 1;
+                    entry.due = Some(retry_at);
+                }
+                Ended::Returned => {
+                    let again = Wish { priority: Priority::Resync, since: now, sequence };
+                    entry.wish.get_or_insert(again);
+                }
+            }
+        });
+    }
+
+    /// Lets a held key run again.
+    pub fn release(&mut self, key: &K) {
+        if self.entries.contains_key(key) {
+            self.change(key.clone(), |entry| entry.held = false);
+        }
+    }
+
+    /// When [`Schedule::take`] may have something that it does not have now.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Keys that could run now.
+    pub fn depth(&self) -> usize {
+        self.ready.values().map(BTreeSet::len).sum()
+    }
+
+    fn wake(&mut self, now: Instant) {
+        while let Some((due, key)) = self.due.first().cloned() {
+            if due > now {
+                return;
+            }
+            self.change(key.clone(), |entry| entry.due = None);
+            self.want(key, Priority::ChildChange, due);
+        }
+    }
+
+    /// Changes one entry and keeps the two orders in step with it.
+    fn change(&mut self, key: K, change: impl FnOnce(&mut Entry)) {
+        let mut entry = self.entries.remove(&key).unwrap_or_default();
+        self.unlist(&key, &entry);
+        change(&mut entry);
+        if entry.forgettable() {
+            return;
+        }
+        if let (Some(wish), false, false) = (entry.wish, entry.running, entry.held) {
+            let ready = self.ready.entry(wish.priority).or_default();
+            ready.insert((wish.since, wish.sequence, key.clone()));
+        }
+        if let Some(due) = entry.due {
+            self.due.insert((due, key.clone()));
+        }
+        self.entries.insert(key, entry);
+    }
+
+    fn unlist(&mut self, key: &K, entry: &Entry) {
+        if let Some(wish) = entry.wish
+            && let Some(ready) = self.ready.get_mut(&wish.priority)
+        {
+            ready.remove(&(wish.since, wish.sequence, key.clone()));
+        }
+        if let Some(due) = entry.due {
+            self.due.remove(&(due, key.clone()));
+        }
+    }
+}
+
+/// The class of a key after ageing; lower is more urgent. It goes below the first class, so that
+/// the oldest keys of all classes run in the order in which they came.
+fn urgency(priority: Priority, since: Instant, now: Instant) -> i64 {
+    let class = match priority {
+        Priority::UserChange => 0,
+        Priority::ChildChange => 1,
+        Priority::InitialList => 2,
+        Priority::Resync => 3,
+    };
+    let gained = now.since(since).as_secs() / AGEING.as_secs();
+    class - i64::try_from(gained).unwrap_or(i64::MAX)
+}
+
+/// A [`Schedule`] shared by those who want keys and the one who works on them.
+pub struct Queue<K> {
+    shared: Arc<(Mutex<Schedule<K>>, Notify)>,
+    clock: Clock,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), clock: self.clock.clone() }
+    }
+}
+
+impl<K: Key> Queue<K> {
+    /// An empty queue.
+    pub fn new(clock: Clock) -> Self {
+        Self { shared: Arc::new((Mutex::new(Schedule::default()), Notify::new())), clock }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wants `key` to run.
+    pub fn want(&self, key: K, priority: Priority) {
+        self.schedule().want(key, priority, self.clock.now());
+        self.shared.1.notify_one();
+    }
+
+    /// Wants a key to run for every relevant change in `store`. A change is relevant if the object
+    /// appeared, vanished, or if what `project` sees of it differs; `keys` names the keys that care
+    /// about an object. Both the old and the new object are asked.
+    pub fn follow<T: View, P: PartialEq>(
+        &self,
+        store: &Store<T>,
+        priority: Priority,
+        project: impl Fn(&T) -> P + Send + Sync + 'static,
+        keys: impl Fn(&T) -> Vec<K> + Send + Sync + 'static,
+    ) {
+        let queue = self.clone();
+        store.on_change(move |change| {
+            if let (Some(old), Some(new)) = (change.old, change.new)
+                && project(old) == project(new)
+            {
+                return;
+            }
+            let priority = if change.initial { Priority::InitialList } else { priority };
+            for object in change.old.into_iter().chain(change.new) {
+                for key in keys(object) {
+                    queue.want(key, priority);
+                }
+            }
+        });
+    }
+
+    /// Waits for the most urgent key.
+    pub async fn take(&self) -> Ticket<K> {
+        loop {
+            let changed = self.shared.1.notified();
+            let (ticket, due) = {
+                let mut schedule = self.schedule();
+                (schedule.take(self.clock.now()), schedule.next_due())
+            };
+            match (ticket, due) {
+                (Some(ticket), _) => return ticket,
+                (None, None) => changed.await,
+                (None, Some(due)) => tokio::select! {
+                    biased;
+                    () = changed => {}
+                    () = self.clock.sleep_until(due) => {}
+                },
+            }
+        }
+    }
+
+    /// The run of `key` has ended.
+    pub fn end(&self, key: &K, ended: Ended, held: bool) {
+        self.schedule().end(key, ended, held, self.clock.now());
+        self.shared.1.notify_one();
+    }
+
+    /// Lets a held key run again.
+    pub fn release(&self, key: &K) {
+        self.schedule().release(key);
+        self.shared.1.notify_one();
+    }
+
+    /// Keys that could run now.
+    pub fn depth(&self) -> usize {
+        self.schedule().depth()
+    }
+}
+
+#[cfg(test)]
+mod tests;

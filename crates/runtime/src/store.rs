@@ -1,0 +1,372 @@
+//! An ordered, indexed cache of one kind.
+//!
+//! One writer (the watch task of that kind) and any number of readers. Readers get `Arc`s, in the
+//! order of their keys, from declared indexes. Whoever wants to know about changes registers with
+//! [`Store::on_change`] and is called with the old and the new view, in order, after the store has
+//! them; deletes that happened while nobody was watching are found by comparing with the next list.
+//!
+//! [`Store::observed`] is how far the cache has come; the write fence waits for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::{Notify, watch};
+
+use crate::metrics::Metrics;
+use crate::resource::{ObjectKey, Resource, Uid};
+use crate::view::View;
+
+/// A change of one object, as told to listeners. At least one of the two is there.
+#[derive(Debug)]
+pub struct Change<'a, T> {
+    /// The view before.
+    pub old: Option<&'a T>,
+    /// The view after, or none if the object is gone.
+    pub new: Option<&'a T>,
+    /// Whether this is the first state ever seen, rather than something that happened.
+    pub initial: bool,
+}
+
+type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
+type IndexFn<T> = Box<dyn Fn(&T) -> Option<String> + Send + Sync>;
+type Waiter = Box<dyn FnOnce() + Send>;
+
+/// A declared index of a store, made with [`StoreBuilder::index`].
+#[derive(Clone, Copy, Debug)]
+pub struct Index(usize);
+
+/// Declares a store's indexes before anything is in it.
+pub struct StoreBuilder<T> {
+    resource: Resource,
+    metrics: Metrics,
+    indexes: Vec<IndexState<T>>,
+}
+
+impl<T: View> StoreBuilder<T> {
+    /// A store for `resource` without indexes.
+    pub fn new(resource: Resource, metrics: Metrics) -> Self {
+        Self { resource, metrics, indexes: Vec::new() }
+    }
+
+    /// Adds an index by the value that `of` finds in a view; views without one are left out.
+    pub fn index(&mut self, of: impl Fn(&T) -> Option<String> + Send + Sync + 'static) -> Index {
+        self.indexes.push(IndexState { of: Box::new(of), keys: BTreeMap::new() });
+        Index(self.indexes.len() - 1)
+    }
+
+    /// The empty store.
+    pub fn build(self) -> Store<T> {
+        let state = State { objects: BTreeMap::new(), indexes: self.indexes, observed: 0 };
+        Store(Arc::new(Shared {
+            resource: self.resource,
+            metrics: self.metrics,
+            state: RwLock::new(state),
+            followers: Mutex::new(Followers {
+                listeners: Vec::new(),
+                version_waiters: BTreeMap::new(),
+                gone_waiters: BTreeMap::new(),
+            }),
+            synced: watch::channel(false).0,
+            resync: Notify::new(),
+        }))
+    }
+}
+
+struct IndexState<T> {
+    of: IndexFn<T>,
+    keys: BTreeMap<String, BTreeSet<ObjectKey>>,
+}
+
+impl<T> IndexState<T> {
+    fn remove(&mut self, view: &T, key: &ObjectKey) {
+        let Some(value) = (self.of)(view) else { return };
+        if let Some(keys) = self.keys.get_mut(&value) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.keys.remove(&value);
+            }
+        }
+    }
+
+    fn insert(&mut self, view: &T, key: &ObjectKey) {
+        if let Some(value) = (self.of)(view) {
+            self.keys.entry(value).or_default().insert(key.clone());
+        }
+    }
+}
+
+struct State<T> {
+    objects: BTreeMap<ObjectKey, Arc<T>>,
+    indexes: Vec<IndexState<T>>,
+    observed: u64,
+}
+
+impl<T: View> State<T> {
+    fn insert(&mut self, view: &Arc<T>) -> Option<Arc<T>> {
+        let key = &view.meta().key;
+        let old = self.objects.insert(key.clone(), view.clone());
+        for index in &mut self.indexes {
+            if let Some(old) = &old {
+                index.remove(old, key);
+            }
+            index.insert(view, key);
+        }
+        old
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
+        let old = self.objects.remove(key)?;
+        for index in &mut self.indexes {
+            index.remove(&old, key);
+        }
+        Some(old)
+    }
+}
+
+struct Followers<T> {
+    listeners: Vec<Listener<T>>,
+    version_waiters: BTreeMap<u64, Vec<Waiter>>,
+    gone_waiters: BTreeMap<ObjectKey, Vec<(Uid, Waiter)>>,
+}
+
+struct Shared<T> {
+    resource: Resource,
+    metrics: Metrics,
+    state: RwLock<State<T>>,
+    /// Locked for the whole of a change, so that listeners hear of changes in order and a new
+    /// listener misses none. Always taken before `state`.
+    followers: Mutex<Followers<T>>,
+    synced: watch::Sender<bool>,
+    resync: Notify,
+}
+
+/// The cache of one kind; clones share it.
+pub struct Store<T>(Arc<Shared<T>>);
+
+impl<T> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: View> Store<T> {
+    /// The kind that is cached here.
+    pub fn resource(&self) -> &Resource {
+        &self.0.resource
+    }
+
+    /// One object.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// All objects, by key.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    /// The objects whose value of `index` is `value`, by key.
+    pub fn by(&self, index: Index, value: &str) -> Vec<Arc<T>> {
+        let state = self.read();
+        let keys = state.indexes.get(index.0).and_then(|index| index.keys.get(value));
+        keys.into_iter().flatten().filter_map(|key| state.objects.get(key).cloned()).collect()
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.read().objects.is_empty()
+    }
+
+    /// The resourceVersion up to which the cache has seen everything.
+    pub fn observed(&self) -> u64 {
+        self.read().observed
+    }
+
+    /// Waits until the first list is complete.
+    pub async fn synced(&self) {
+        let mut synced = self.0.synced.subscribe();
+        // The sender lives as long as `self`.
+        let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        *self.0.synced.borrow()
+    }
+
+    /// Calls `listener` for everything that is in the store now, and for every change from now on.
+    /// Listeners must be quick and must not call back into the store's writer.
+    pub fn on_change(&self, listener: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
+        let mut followers = self.followers();
+        for view in self.all() {
+            listener(&Change { old: None, new: Some(&view), initial: true });
+        }
+        followers.listeners.push(Box::new(listener));
+    }
+
+    /// Calls `then` once the cache has seen `resource_version`, at once if it has.
+    pub fn when_observed(&self, resource_version: u64, then: impl FnOnce() + Send + 'static) {
+        let mut followers = self.followers();
+        if self.observed() >= resource_version {
+            drop(followers);
+            then();
+        } else {
+            followers.version_waiters.entry(resource_version).or_default().push(Box::new(then));
+        }
+    }
+
+    /// Whether this life of the object is not (or no longer) in the cache.
+    pub fn is_gone(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        self.get(key).is_none_or(|view| view.meta().uid != *uid)
+    }
+
+    /// Calls `then` once this life of the object is no longer in the cache, at once if it is not.
+    pub fn when_gone(&self, key: &ObjectKey, uid: &Uid, then: impl FnOnce() + Send + 'static) {
+        let mut followers = self.followers();
+        if self.is_gone(key, uid) {
+            drop(followers);
+            then();
+        } else {
+            let waiter: (Uid, Waiter) = (uid.clone(), Box::new(then));
+            followers.gone_waiters.entry(key.clone()).or_default().push(waiter);
+        }
+    }
+
+    /// Asks for a new list, because the cache seems to be stuck behind the server.
+    pub fn request_resync(&self) {
+        self.0.resync.notify_one();
+    }
+
+    /// Waits for [`Store::request_resync`].
+    pub(crate) async fn resync_requested(&self) {
+        self.0.resync.notified().await;
+    }
+
+    /// Replaces the contents by a complete list taken at `resource_version`. What is known of the
+    /// objects in `keep` stays: they are there, but could not be read.
+    pub(crate) fn replace(&self, views: Vec<T>, keep: &BTreeSet<ObjectKey>, resource_version: u64) {
+        let mut followers = self.followers();
+        let initial = !self.is_synced();
+        let mut gone: BTreeSet<ObjectKey> =
+            self.read().objects.keys().filter(|key| !keep.contains(*key)).cloned().collect();
+        // A list is the truth even where its versions are older than what we saw, as after a
+        // restore from a backup.
+        for view in views {
+            gone.remove(&view.meta().key);
+            let same = |known: Arc<T>| version(&*known) == version(&view);
+            if !self.get(&view.meta().key).is_some_and(same) {
+                self.put(&mut followers, view, initial);
+            }
+        }
+        for key in gone {
+            self.take(&mut followers, &key);
+        }
+        self.write().observed = resource_version;
+        self.0.synced.send_replace(true);
+        self.advanced(&mut followers);
+    }
+
+    /// Adds or updates one object.
+    pub(crate) fn upsert(&self, view: T) {
+        let mut followers = self.followers();
+        let (uid, resource_version) = version(&view);
+        let newer = |known: Arc<T>| {
+            known.meta().uid == uid && known.meta().resource_version >= resource_version
+        };
+        if !self.get(&view.meta().key).is_some_and(newer) {
+            self.put(&mut followers, view, false);
+        }
+        self.observe(&mut followers, resource_version);
+    }
+
+    /// Removes one object that was deleted at `resource_version`.
+    pub(crate) fn delete(&self, key: &ObjectKey, resource_version: u64) {
+        let mut followers = self.followers();
+        let newer = |view: Arc<T>| view.meta().resource_version > resource_version;
+        if !self.get(key).is_some_and(newer) {
+            self.take(&mut followers, key);
+        }
+        self.observe(&mut followers, resource_version);
+    }
+
+    /// Notes that nothing happened up to `resource_version`.
+    pub(crate) fn bookmark(&self, resource_version: u64) {
+        self.observe(&mut self.followers(), resource_version);
+    }
+
+    fn put(&self, followers: &mut Followers<T>, view: T, initial: bool) {
+        let view = Arc::new(view);
+        let old = self.write().insert(&view);
+        let change = Change { old: old.as_deref(), new: Some(&*view), initial };
+        followers.listeners.iter().for_each(|listener| listener(&change));
+        self.ended(followers, &view.meta().key);
+    }
+
+    fn take(&self, followers: &mut Followers<T>, key: &ObjectKey) {
+        let old = self.write().remove(key);
+        if let Some(old) = old {
+            let change = Change { old: Some(&*old), new: None, initial: false };
+            followers.listeners.iter().for_each(|listener| listener(&change));
+            self.ended(followers, key);
+        }
+    }
+
+    /// Tells those who wait for the end of a life under this key, if that is what happened.
+    fn ended(&self, followers: &mut Followers<T>, key: &ObjectKey) {
+        let Some(waiting) = followers.gone_waiters.remove(key) else { return };
+        let (gone, still_there): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(uid, _)| self.is_gone(key, uid));
+        if !still_there.is_empty() {
+            followers.gone_waiters.insert(key.clone(), still_there);
+        }
+        for (_, then) in gone {
+            then();
+        }
+    }
+
+    fn observe(&self, followers: &mut Followers<T>, resource_version: u64) {
+        {
+            let mut state = self.write();
+            state.observed = state.observed.max(resource_version);
+        }
+        self.advanced(followers);
+    }
+
+    fn advanced(&self, followers: &mut Followers<T>) {
+        let (observed, objects) = {
+            let state = self.read();
+            (state.observed, state.objects.len())
+        };
+        self.0.metrics.cached(&self.0.resource, objects);
+        while let Some(entry) = followers.version_waiters.first_entry() {
+            if *entry.key() > observed {
+                break;
+            }
+            entry.remove().into_iter().for_each(|then| then());
+        }
+    }
+
+    fn followers(&self) -> MutexGuard<'_, Followers<T>> {
+        self.0.followers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version<T: View>(view: &T) -> (Uid, u64) {
+    (view.meta().uid.clone(), view.meta().resource_version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,514 @@
+//! Keeps a [`Store`] equal to what the API server has, for ever.
+//!
+//! A round either lists (streamed by the server where it can, else in pages) or resumes a watch
+//! where the last one ended. The state between rounds is only where to resume from:
+//!
+//! ```text
+//!             list complete at rv                 event or bookmark at rv
+//!   ┌──────┐ ─────────────────────► ┌───────────┐ ───────────┐
+//!   │ List │                        │ From(rv)  │            │
+//!   └──────┘ ◄───────────────────── └───────────┘ ◄──────────┘
+//!             410 Gone, or the cache asked for it    (connection lost: same rv again)
+//! ```
+//!
+//! Lists are always consistent reads, so a restarted process never travels back in time. Deletes
+//! that fell into a gap are found because a list replaces the store. A connection on which nothing
+//! arrives, not even the bookmarks that the server sends every minute, is given up.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube::core::params::{ListParams, WatchParams};
+use kube::core::{Request, Status};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::backoff::Backoff;
+use crate::clock::Clock;
+use crate::health::Part;
+use crate::metrics::Metrics;
+use crate::resource::{ObjectKey, Resource};
+use crate::rng::Rng;
+use crate::store::Store;
+use crate::view::View;
+
+/// The annotation on the bookmark that ends a streamed list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Which objects of a kind to cache.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The kind.
+    pub resource: Resource,
+    /// One namespace, or all of them if empty.
+    pub namespace: String,
+    /// Label selector, as the API server spells it.
+    pub labels: Option<String>,
+    /// Field selector, as the API server spells it.
+    pub fields: Option<String>,
+}
+
+impl Selection {
+    /// All objects of a kind.
+    pub fn all(resource: Resource) -> Self {
+        Self { resource, namespace: String::new(), labels: None, fields: None }
+    }
+
+    /// Only those that match a label selector.
+    #[must_use]
+    pub fn labels(self, selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), ..self }
+    }
+
+    /// Only those that match a field selector.
+    #[must_use]
+    pub fn fields(self, selector: &str) -> Self {
+        Self { fields: Some(selector.to_owned()), ..self }
+    }
+
+    /// Only those of one namespace.
+    #[must_use]
+    pub fn namespace(self, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..self }
+    }
+
+    fn request(&self) -> Request {
+        Request::new(self.resource.path(&self.namespace))
+    }
+}
+
+/// Patience and sizes of a watch.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchConfig {
+    /// How long one watch lasts before the server ends it. At most 294 s.
+    pub server_timeout: Duration,
+    /// How long nothing at all may arrive before the connection counts as dead. More than the
+    /// minute between two bookmarks.
+    pub idle_timeout: Duration,
+    /// Whether to ask for streamed lists first.
+    pub streaming_lists: bool,
+    /// Objects per page where the server does not stream.
+    pub page_size: u32,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        Self {
+            server_timeout: Duration::from_secs(290),
+            idle_timeout: Duration::from_secs(90),
+            streaming_lists: true,
+            page_size: 500,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WatchError {
+    #[error("the API server does not serve {0}: is its CustomResourceDefinition installed?")]
+    NotServed(Resource),
+    #[error("{} {}: {}", .0.code, .0.reason, .0.message)]
+    Api(Box<Status>),
+    #[error("connection: {0}")]
+    Connection(#[from] kube::Error),
+    #[error("nothing arrived for {} s, not even a bookmark", .0.as_secs())]
+    Idle(Duration),
+    #[error("the server ended the watch at once")]
+    EndedAtOnce,
+    #[error("not understood: {0}")]
+    Decode(#[from] serde_json::Error),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resume {
+    List,
+    From(u64),
+}
+
+/// One line of a watch.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Who an object is, readable whatever the rest of it looks like.
+#[derive(Deserialize)]
+struct Identity {
+    metadata: IdentityMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityMeta {
+    #[serde(default)]
+    namespace: String,
+    name: String,
+    resource_version: String,
+}
+
+impl Identity {
+    fn read(object: &RawValue) -> Result<(ObjectKey, u64), serde_json::Error> {
+        let Self { metadata } = serde_json::from_str(object.get())?;
+        let version = parse_version(&metadata.resource_version)?;
+        Ok((ObjectKey::new(&metadata.namespace, &metadata.name), version))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta {
+    resource_version: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: String,
+    #[serde(rename = "continue", default)]
+    continue_token: String,
+}
+
+/// A list under way.
+struct Listing<T> {
+    views: Vec<T>,
+    /// Objects that could not be read: whatever we knew of them stays.
+    unreadable: BTreeSet<ObjectKey>,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { views: Vec::new(), unreadable: BTreeSet::new() }
+    }
+}
+
+/// The task that fills one store.
+pub(crate) struct Watcher<T> {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    pub(crate) metrics: Metrics,
+    pub(crate) selection: Selection,
+    pub(crate) config: WatchConfig,
+    pub(crate) store: Store<T>,
+    pub(crate) readiness: Part,
+}
+
+impl<T: View> Watcher<T> {
+    /// Runs until dropped.
+    pub(crate) async fn run(mut self) {
+        let mut resume = Resume::List;
+        let mut failures = 0;
+        loop {
+            match self.round(&mut resume).await {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    self.failed(&error, failures);
+                    self.clock.sleep(Backoff::WATCH.after(failures, &self.rng)).await;
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: &WatchError, failures: u32) {
+        self.metrics.watch_event(&self.selection.resource, "failure");
+        if !self.store.is_synced() {
+            self.readiness.not_ready(error.to_string());
+        }
+        // The server ends watches all the time; what lasts is worth a line.
+        if failures == 3 {
+            tracing::warn!(kind = %self.selection.resource, %error, "watch keeps failing");
+        } else {
+            tracing::debug!(kind = %self.selection.resource, %error, failures, "watch failed");
+        }
+    }
+
+    async fn round(&mut self, resume: &mut Resume) -> Result<(), WatchError> {
+        match *resume {
+            Resume::List if self.config.streaming_lists => {
+                let outcome = self.watch(resume, Some(Listing::default())).await;
+                if outcome.as_ref().is_err_and(WatchError::refuses_streaming) {
+                    // Pages work on every server.
+                    self.config.streaming_lists = false;
+                }
+                outcome
+            }
+            Resume::List => {
+                *resume = Resume::From(self.list_pages().await?);
+                Ok(())
+            }
+            Resume::From(_) => self.watch(resume, None).await,
+        }
+    }
+
+    async fn list_pages(&self) -> Result<u64, WatchError> {
+        let mut listing = Listing::default();
+        let mut params = ListParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            limit: Some(self.config.page_size),
+            ..ListParams::default()
+        };
+        loop {
+            let request = self.selection.request().list(&params);
+            let body = self.open(request.map_err(kube::Error::BuildRequest)?).await?;
+            let text = self.whole(body).await?;
+            let page: Page<'_> = serde_json::from_slice(&text)?;
+            for item in &page.items {
+                self.read(item, &mut listing)?;
+            }
+            if page.metadata.continue_token.is_empty() {
+                let version = parse_version(&page.metadata.resource_version)?;
+                self.listed(listing, version);
+                return Ok(version);
+            }
+            params.continue_token = Some(page.metadata.continue_token);
+        }
+    }
+
+    /// Follows one watch to its end. With a `listing`, the watch starts with the complete state.
+    async fn watch(
+        &self,
+        resume: &mut Resume,
+        mut listing: Option<Listing<T>>,
+    ) -> Result<(), WatchError> {
+        let from = match *resume {
+            Resume::List => String::new(),
+            Resume::From(version) => version.to_string(),
+        };
+        let timeout = self.rng.jitter(self.config.server_timeout).as_secs();
+        let params = WatchParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            timeout: Some(u32::try_from(timeout).unwrap_or(290)),
+            bookmarks: true,
+            send_initial_events: listing.is_some(),
+        };
+        let request = self.selection.request().watch(&params, &from);
+        let opened = self.open(request.map_err(kube::Error::BuildRequest)?).await;
+        let mut lines = match opened {
+            Err(error) if error.is_expired() => {
+                self.gap(resume);
+                return Ok(());
+            }
+            opened => Lines::new(opened?),
+        };
+        let mut heard = false;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = self.store.resync_requested() => {
+                    *resume = Resume::List;
+                    return Ok(());
+                }
+                line = self.clock.timeout(self.config.idle_timeout, lines.next()) => line,
+            };
+            let Some(line) = line else {
+                return Err(WatchError::Idle(self.config.idle_timeout));
+            };
+            let Some(line) = line? else {
+                return if heard { Ok(()) } else { Err(WatchError::EndedAtOnce) };
+            };
+            heard = true;
+            match self.event(&line, resume, &mut listing) {
+                Err(error) if error.is_expired() => {
+                    self.gap(resume);
+                    return Ok(());
+                }
+                outcome => outcome?,
+            }
+        }
+    }
+
+    /// Sends a list or watch request and checks that it was accepted.
+    async fn open(&self, request: http::Request<Vec<u8>>) -> Result<Body, WatchError> {
+        let sent = self.client.send(request.map(Body::from));
+        let Some(response) = self.clock.timeout(self.config.idle_timeout, sent).await else {
+            return Err(WatchError::Idle(self.config.idle_timeout));
+        };
+        let response = response?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        let code = response.status().as_u16();
+        let body = self.whole(response.into_body()).await?;
+        let status = serde_json::from_slice::<Status>(&body)
+            .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "NotAStatus"));
+        if code == 404 {
+            return Err(WatchError::NotServed(self.selection.resource.clone()));
+        }
+        Err(WatchError::Api(Box::new(Status { code, ..status })))
+    }
+
+    async fn whole(&self, body: Body) -> Result<Bytes, WatchError> {
+        match self.clock.timeout(self.config.idle_timeout, body.collect()).await {
+            Some(body) => Ok(body?.to_bytes()),
+            None => Err(WatchError::Idle(self.config.idle_timeout)),
+        }
+    }
+
+    /// The server no longer knows the version we stopped at.
+    fn gap(&self, resume: &mut Resume) {
+        self.metrics.watch_event(&self.selection.resource, "gap");
+        *resume = Resume::List;
+    }
+
+    fn event(
+        &self,
+        line: &[u8],
+        resume: &mut Resume,
+        listing: &mut Option<Listing<T>>,
+    ) -> Result<(), WatchError> {
+        let event: Event<'_> = serde_json::from_slice(line)?;
+        match &*event.kind {
+            "ADDED" | "MODIFIED" => {
+                if let Some(listing) = listing {
+                    self.read(event.object, listing)?;
+                    return Ok(());
+                }
+                let mut read = Listing::default();
+                let version = self.read(event.object, &mut read)?;
+                read.views.into_iter().for_each(|view| self.store.upsert(view));
+                self.store.bookmark(version);
+                self.metrics.watch_event(&self.selection.resource, "upsert");
+                *resume = Resume::From(version);
+            }
+            "DELETED" => {
+                let (key, version) = Identity::read(event.object)?;
+                self.store.delete(&key, version);
+                self.metrics.watch_event(&self.selection.resource, "delete");
+                *resume = Resume::From(version);
+            }
+            "BOOKMARK" => {
+                let bookmark: Bookmark = serde_json::from_str(event.object.get())?;
+                let version = parse_version(&bookmark.metadata.resource_version)?;
+                let ends_list = bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END);
+                match listing.take() {
+                    Some(unfinished) if !ends_list => *listing = Some(unfinished),
+                    Some(complete) => {
+                        self.listed(complete, version);
+                        *resume = Resume::From(version);
+                    }
+                    None => {
+                        self.store.bookmark(version);
+                        self.metrics.watch_event(&self.selection.resource, "bookmark");
+                        *resume = Resume::From(version);
+                    }
+                }
+            }
+            _ => {
+                let status: Status = serde_json::from_str(event.object.get())?;
+                return Err(WatchError::Api(Box::new(status)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one object into the listing and returns its version. One object that does not fit the
+    /// view must not blind us to all others.
+    fn read(&self, object: &RawValue, listing: &mut Listing<T>) -> Result<u64, WatchError> {
+        let error = match serde_json::from_str::<T>(object.get()) {
+            Ok(view) => {
+                let version = view.meta().resource_version;
+                listing.views.push(view);
+                return Ok(version);
+            }
+            Err(error) => error,
+        };
+        self.metrics.watch_event(&self.selection.resource, "unreadable");
+        let (key, version) = Identity::read(object)?;
+        tracing::error!(kind = %self.selection.resource, object = %key, %error, "unreadable");
+        listing.unreadable.insert(key);
+        Ok(version)
+    }
+
+    fn listed(&self, listing: Listing<T>, version: u64) {
+        let objects = listing.views.len();
+        self.metrics.watch_event(&self.selection.resource, "list");
+        self.store.replace(listing.views, &listing.unreadable, version);
+        self.readiness.ready();
+        tracing::debug!(kind = %self.selection.resource, objects, version, "listed");
+    }
+}
+
+impl WatchError {
+    /// Whether the server does not stream lists: it says so, or it never ends one.
+    fn refuses_streaming(&self) -> bool {
+        match self {
+            Self::Api(status) => matches!(status.code, 400 | 422),
+            Self::Idle(_) => true,
+            _ => false,
+        }
+    }
+
+    fn is_expired(&self) -> bool {
+        matches!(self, Self::Api(status) if status.code == 410)
+    }
+}
+
+fn parse_version(version: &str) -> Result<u64, serde_json::Error> {
+    version.parse().map_err(|_| {
+        serde::de::Error::custom(format!("resourceVersion {version:?} is not a number"))
+    })
+}
+
+/// The lines of a streamed body.
+struct Lines {
+    body: Body,
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl Lines {
+    fn new(body: Body) -> Self {
+        Self { body, buffer: BytesMut::new(), searched: 0 }
+    }
+
+    /// The next complete line; `None` when the stream has ended. Safe to drop between frames: what
+    /// arrived stays in the buffer.
+    async fn next(&mut self) -> Result<Option<BytesMut>, kube::Error> {
+        loop {
+            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(offset) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(self.searched + offset);
+                self.buffer.advance(1);
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.buffer.len();
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Frame;
+use serde_json::json;
+
+use super::*;
+use crate::clock::Instant;
+use crate::process::Env;
+use crate::store::StoreBuilder;
+use crate::view::MetaView;
+
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+
+/// One answer of the scripted server.
+struct Answer {
+    status: u16,
+    chunks: Vec<String>,
+    /// Whether the connection stays open and silent after the last chunk.
+    hangs: bool,
+}
+
+fn ends(lines: Vec<String>) -> Answer {
+    Answer { status: 200, chunks: lines, hangs: false }
+}
+
+fn hangs(lines: Vec<String>) -> Answer {
+    Answer { status: 200, chunks: lines, hangs: true }
+}
+
+fn refuses(status: u16, reason: &str) -> Answer {
+    let body = json!({"kind": "Status", "status": "Failure", "code": status, "reason": reason});
+    Answer { status, chunks: vec![body.to_string()], hangs: false }
+}
+
+fn object(name: &str, version: u64) -> serde_json::Value {
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}})
+}
+
+fn line(kind: &str, object: &serde_json::Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn list_end(version: u64) -> String {
+    let mut bookmark = object("", version);
+    bookmark["metadata"]["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+    line("BOOKMARK", &bookmark)
+}
+
+fn page(objects: &[(&str, u64)], version: u64, next: &str) -> Answer {
+    let items: Vec<_> = objects.iter().map(|(name, version)| object(name, *version)).collect();
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
+    ends(vec![json!({"metadata": metadata, "items": items}).to_string()])
+}
+
+struct World {
+    store: Store<MetaView>,
+    env: Env,
+    asked: Arc<Mutex<Vec<String>>>,
+    _task: crate::tasks::Tasks,
+}
+
+/// A watcher on a server that gives these answers, one per request, and then hangs.
+fn world(answers: Vec<Answer>) -> World {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let script = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let log = asked.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let wanted = ["sendInitialEvents", "resourceVersion", "continue", "limit"];
+        let told: Vec<&str> = query
+            .split('&')
+            .filter(|part| wanted.iter().any(|want| part.split('=').next() == Some(want)))
+            .collect();
+        log.lock().unwrap().push(told.join("&"));
+        let answer = script.lock().unwrap().pop_front().unwrap_or_else(|| hangs(vec![]));
+        let chunks = answer.chunks.into_iter().map(|chunk| Ok(Frame::data(Bytes::from(chunk))));
+        let chunks = futures::stream::iter(chunks);
+        let body: UnsyncBoxBody<Bytes, Infallible> = if answer.hangs {
+            StreamBody::new(chunks.chain(futures::stream::pending())).boxed_unsync()
+        } else {
+            StreamBody::new(chunks).boxed_unsync()
+        };
+        let response = http::Response::builder().status(answer.status).body(body).unwrap();
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
+    let store = StoreBuilder::<MetaView>::new(PODS, env.metrics.clone()).build();
+    let watcher = Watcher {
+        client: Client::new(service, "default"),
+        clock: env.clock.clone(),
+        rng: env.rng.fork("test"),
+        metrics: env.metrics.clone(),
+        selection: Selection::all(PODS),
+        config: WatchConfig::default(),
+        store: store.clone(),
+        readiness: env.readiness.part("cache pods"),
+    };
+    let task = crate::tasks::Tasks::new();
+    task.spawner().spawn(watcher.run());
+    World { store, env, asked, _task: task }
+}
+
+impl World {
+    async fn observed(&self, version: u64) {
+        let (send, receive) = tokio::sync::oneshot::channel::<()>();
+        self.store.when_observed(version, move || drop(send));
+        let _ = receive.await;
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.store.all().iter().map(|view| view.metadata.key.name.to_string()).collect()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_fills_the_store_and_goes_on_as_a_watch() {
+    let w = world(vec![hangs(vec![
+        line("ADDED", &object("a", 3)),
+        line("ADDED", &object("b", 5)),
+        list_end(9),
+        line("DELETED", &object("a", 10)),
+        line("MODIFIED", &object("b", 11)),
+    ])]);
+
+    w.observed(11).await;
+
+    assert_eq!(w.names(), ["b"]);
+    assert_eq!(w.asked(), ["sendInitialEvents=true&resourceVersion="]);
+    assert!(w.env.readiness.ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_list_shows_nothing() {
+    let w = world(vec![
+        ends(vec![line("ADDED", &object("a", 3))]),
+        hangs(vec![line("ADDED", &object("b", 5)), list_end(9)]),
+    ]);
+
+    w.observed(9).await;
+
+    assert_eq!(w.names(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_stream_is_listed_in_pages() {
+    let w = world(vec![
+        refuses(422, "Invalid"),
+        page(&[("a", 3)], 9, "more"),
+        page(&[("b", 5)], 9, ""),
+        hangs(vec![line("ADDED", &object("c", 10))]),
+    ]);
+
+    w.observed(10).await;
+
+    assert_eq!(w.names(), ["a", "b", "c"]);
+    assert_eq!(
+        w.asked(),
+        [
+            "sendInitialEvents=true&resourceVersion=",
+            "limit=500",
+            "limit=500&continue=more",
+            "resourceVersion=9"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_resumes_where_it_was() {
+    let w = world(vec![
+        ends(vec![line("ADDED", &object("a", 3)), list_end(9)]),
+        ends(vec![line("MODIFIED", &object("a", 12)), "{\"type\":\"MODI".to_owned()]),
+        hangs(vec![line("ADDED", &object("b", 15))]),
+    ]);
+
+    w.observed(15).await;
+
+    assert_eq!(w.asked()[1..], ["resourceVersion=9", "resourceVersion=12"]);
+    assert_eq!(w.names(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_in_a_gap_is_found_by_the_next_list() {
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired"});
+    for expired in [ends(vec![line("ERROR", &gone)]), refuses(410, "Expired")] {
+        let w = world(vec![
+            ends(vec![line("ADDED", &object("a", 3)), line("ADDED", &object("b", 4)), list_end(9)]),
+            expired,
+            hangs(vec![line("ADDED", &object("b", 4)), list_end(50)]),
+        ]);
+
+        w.observed(50).await;
+
+        assert_eq!(w.names(), ["b"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_connection_is_given_up_after_the_idle_timeout() {
+    let w = world(vec![
+        hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
+        hangs(vec![line("ADDED", &object("b", 12))]),
+    ]);
+
+    w.observed(12).await;
+
+    let waited = w.env.clock.now().since(Instant::START);
+    assert!(waited >= Duration::from_secs(90) && waited < Duration::from_secs(91), "{waited:?}");
+    assert_eq!(w.asked()[1], "resourceVersion=9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_kind_is_named_until_it_is_served() {
+    let w = world(vec![refuses(404, "NotFound"), hangs(vec![list_end(9)])]);
+    while w.asked().is_empty() || w.env.readiness.missing().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    tokio::task::yield_now().await;
+    let missing = w.env.readiness.missing();
+    assert_eq!(missing[0].0, "cache pods");
+    assert!(missing[0].1.contains("does not serve pods"), "{missing:?}");
+
+    w.observed(9).await;
+
+    assert!(w.env.readiness.ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_keeps_its_last_known_state_and_hides_nothing_else() {
+    let mut broken = object("a", 12);
+    broken["metadata"]["labels"] = json!({"x": 7});
+    let w = world(vec![
+        ends(vec![line("ADDED", &object("a", 3)), list_end(9), line("MODIFIED", &broken)]),
+        ends(vec![line("ERROR", &json!({"kind": "Status", "code": 410}))]),
+        hangs(vec![line("ADDED", &broken), line("ADDED", &object("b", 13)), list_end(20)]),
+    ]);
+
+    w.observed(20).await;
+
+    assert_eq!(w.names(), ["a", "b"]);
+    let a = w.store.get(&ObjectKey::cluster("a")).unwrap();
+    assert_eq!(a.metadata.resource_version, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_on_request_lists_again() {
+    let w = world(vec![
+        hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
+        hangs(vec![list_end(30)]),
+    ]);
+    w.observed(9).await;
+
+    w.store.request_resync();
+    w.observed(30).await;
+
+    assert!(w.names().is_empty());
+}

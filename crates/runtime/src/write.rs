@@ -1,0 +1,306 @@
+//! The only way to write to Kubernetes.
+//!
+//! A [`Write`] is data: which object, which verb, under which precondition, and why. Plans are made
+//! of writes, so decisions can be compared and printed. The [`Writer`] executes them: it checks
+//! leadership right before sending, sends under one field manager with a timeout shorter than the
+//! lease's renewal deadline, keeps a bounded number in flight (fewer while the API server asks us
+//! to slow down), notes each write in the reconcile's [`Fence`], and turns every refusal into an
+//! error with a [`Class`].
+//!
+//! The writer never retries: retries belong to the queue, where they are visible and have backoff.
+
+mod error;
+mod pace;
+mod request;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use self::error::WriteError;
+use self::pace::Pacer;
+use crate::clock::Clock;
+use crate::fence::{Fence, Mark};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::process::Env;
+use crate::resource::{ObjectKey, Resource, Uid};
+
+/// One intended change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Kind of the object.
+    pub resource: Resource,
+    /// The object. The name is empty for a create that lets the server choose one.
+    pub key: ObjectKey,
+    /// What to do with it.
+    pub verb: Verb,
+    /// Why, in a few words: for logs and for the person who reads a plan.
+    pub reason: &'static str,
+}
+
+/// What a write does. Every verb carries its precondition: a create fails if the object exists, a
+/// patch or delete if it is not the one that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verb {
+    /// Creates the object.
+    Create {
+        /// The whole object.
+        body: Value,
+    },
+    /// Creates a subresource such as `binding` or `eviction`, whose body names the uid itself.
+    CreateSubresource {
+        /// Name of the subresource.
+        subresource: &'static str,
+        /// The subresource object.
+        body: Value,
+    },
+    /// JSON merge patch.
+    Merge {
+        /// The fields to change; the precondition is added to its metadata.
+        patch: Value,
+        /// Which life (and version) of the object this is meant for.
+        only_if: Precondition,
+        /// `status` or `scale`, or the object itself.
+        subresource: Option<&'static str>,
+    },
+    /// JSON patch.
+    Json {
+        /// Operations; the precondition is put in front as `test` operations.
+        patch: json_patch::Patch,
+        /// Which life (and version) of the object this is meant for.
+        only_if: Precondition,
+        /// `status` or `scale`, or the object itself.
+        subresource: Option<&'static str>,
+    },
+    /// Server-side apply, for objects that people and other programs edit too.
+    Apply {
+        /// Exactly the fields we own.
+        body: Value,
+        /// The object that was looked at, or `None` to create it if it is not there.
+        only_if: Option<Precondition>,
+        /// Takes fields over from other managers.
+        force: bool,
+        /// `status`, or the object itself.
+        subresource: Option<&'static str>,
+    },
+    /// Deletes the object.
+    Delete {
+        /// Which life (and version) of the object this is meant for.
+        only_if: Precondition,
+        /// What happens to what it owns.
+        propagation: Propagation,
+        /// Overrides the object's own grace period.
+        grace_seconds: Option<u32>,
+    },
+}
+
+impl Verb {
+    /// The word used in metrics and messages.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::CreateSubresource { .. } => "create-subresource",
+            Self::Merge { .. } => "merge-patch",
+            Self::Json { .. } => "json-patch",
+            Self::Apply { .. } => "apply",
+            Self::Delete { .. } => "delete",
+        }
+    }
+}
+
+/// Which object a write is meant for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precondition {
+    /// The life of the object: a later object of the same name is another one.
+    pub uid: Uid,
+    /// The exact version, when the decision depends on more than the object's existence.
+    pub resource_version: Option<u64>,
+}
+
+impl Precondition {
+    /// Only the object with this uid, at whatever version.
+    pub fn uid(uid: &Uid) -> Self {
+        Self { uid: uid.clone(), resource_version: None }
+    }
+
+    /// Only the object with this uid at exactly this version.
+    pub fn version(uid: &Uid, resource_version: u64) -> Self {
+        Self { uid: uid.clone(), resource_version: Some(resource_version) }
+    }
+}
+
+/// What a delete does to the objects that the deleted one owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// The garbage collector removes them afterwards.
+    #[default]
+    Background,
+    /// They go first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Name, which matters when the server chose it.
+    pub name: String,
+    /// The life of the object that was written.
+    pub uid: Uid,
+    /// The version that this write made; 0 when the server did not say (the object is gone).
+    pub resource_version: u64,
+    body: Bytes,
+}
+
+impl Written {
+    /// The object as the server answered it.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+}
+
+/// Executes [`Write`]s for one process; clones share everything.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    leadership: Leadership,
+    pacer: Pacer,
+    manager: &'static str,
+    timeout: Duration,
+}
+
+impl Writer {
+    /// A writer that acts as `manager` while `leadership` is held.
+    pub fn new(client: Client, env: &Env, leadership: Leadership, manager: &'static str) -> Self {
+        Self {
+            client,
+            pacer: Pacer::new(env.clock.clone(), env.metrics.clone()),
+            clock: env.clock.clone(),
+            metrics: env.metrics.clone(),
+            leadership,
+            manager,
+            timeout: Duration::from_secs(8),
+        }
+    }
+
+    /// The same writer under another field manager: one per controller.
+    #[must_use]
+    pub fn with_manager(&self, manager: &'static str) -> Self {
+        Self { manager, ..self.clone() }
+    }
+
+    /// The same writer for a part of the process that acts whether or not it leads.
+    #[must_use]
+    pub fn without_election(&self) -> Self {
+        Self { leadership: Leadership::without_election(), ..self.clone() }
+    }
+
+    /// Sends one write and notes it in `fence`. Deleting what is already gone succeeds.
+    pub async fn execute(&self, fence: &Fence, write: &Write) -> Result<Written, WriteError> {
+        let outcome = self.send(write).await;
+        let result = match &outcome {
+            Ok(_) => "ok",
+            Err(error) => error.class_of_error().as_str(),
+        };
+        self.metrics.write(&write.resource, write.verb.as_str(), result);
+        tracing::debug!(
+            kind = %write.resource, object = %write.key, verb = write.verb.as_str(),
+            reason = write.reason, result, "write"
+        );
+        if let Ok(written) = &outcome
+            && let Some(mark) = mark(write, written)
+        {
+            fence.note(&write.resource, mark);
+        }
+        outcome
+    }
+
+    async fn send(&self, write: &Write) -> Result<Written, WriteError> {
+        let request = request::build(write, self.manager)
+            .map_err(|source| WriteError::build(write, source))?;
+        let permit = self.pacer.acquire().await;
+        // The last thing before sending: waiting for the permit may have outlived the lease.
+        if !self.leadership.held(self.clock.now()) {
+            return Err(WriteError::not_leader(write));
+        }
+        let answer = self.clock.timeout(self.timeout, self.exchange(request)).await;
+        let (parts, body) = match answer {
+            None => return Err(WriteError::timeout(write, self.timeout)),
+            Some(Err(source)) => return Err(WriteError::transport(write, source)),
+            Some(Ok(answer)) => answer,
+        };
+        if parts.status.is_success() {
+            permit.succeeded();
+            return Ok(Written::of(write, body));
+        }
+        let error = WriteError::refused(write, &parts, &body);
+        if error.asks_to_slow_down() {
+            permit.throttled(error.server_pause());
+        }
+        match &write.verb {
+            Verb::Delete { .. } if parts.status == http::StatusCode::NOT_FOUND => {
+                Ok(Written::of(write, Bytes::new()))
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<(http::response::Parts, Bytes), kube::Error> {
+        let response = self.client.send(request.map(Body::from)).await?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok((parts, body))
+    }
+}
+
+/// What a cache will see of a write. A binding answers without a version and leaves no mark: the
+/// pod's own next version tells.
+fn mark(write: &Write, written: &Written) -> Option<Mark> {
+    match &write.verb {
+        _ if written.resource_version > 0 => Some(Mark::Version(written.resource_version)),
+        Verb::Delete { only_if, .. } => Some(Mark::Gone(write.key.clone(), only_if.uid.clone())),
+        _ => None,
+    }
+}
+
+impl Written {
+    fn of(write: &Write, body: Bytes) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Answer {
+            #[serde(default)]
+            metadata: Meta,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Meta {
+            name: String,
+            uid: Uid,
+            resource_version: String,
+        }
+        // A delete may answer with a Status, a binding always does: both without a version.
+        let meta = serde_json::from_slice::<Answer>(&body).unwrap_or_default().metadata;
+        let name = if meta.name.is_empty() { write.key.name.to_string() } else { meta.name };
+        Self {
+            name,
+            uid: meta.uid,
+            resource_version: meta.resource_version.parse().unwrap_or_default(),
+            body,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

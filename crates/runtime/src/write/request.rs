@@ -1,0 +1,129 @@
+//! From a [`Write`] to an HTTP request, with the precondition put where the API server checks it.
+
+use http::Request as HttpRequest;
+use http::header::CONTENT_TYPE;
+use serde_json::{Map, Value, json};
+
+use super::{Precondition, Propagation, Verb, Write};
+
+/// Why a write cannot even be sent. Always a mistake in the program that planned it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BuildError {
+    /// The body is not something a patch or object can be.
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    /// A name or namespace that does not fit into a URL.
+    #[error("the object's name does not make a valid URL: {0}")]
+    Url(#[from] http::Error),
+}
+
+pub(super) fn build(write: &Write, manager: &str) -> Result<HttpRequest<Vec<u8>>, BuildError> {
+    let (method, content_type, body) = match &write.verb {
+        Verb::Create { body } | Verb::CreateSubresource { body, .. } => {
+            ("POST", "application/json", body.to_string())
+        }
+        Verb::Merge { patch, only_if, .. } => {
+            let patch = guarded(patch, Some(only_if))?;
+            ("PATCH", "application/merge-patch+json", patch.to_string())
+        }
+        Verb::Json { patch, only_if, .. } => {
+            ("PATCH", "application/json-patch+json", json_patch_body(patch, only_if).to_string())
+        }
+        Verb::Apply { body, only_if, .. } => {
+            let body = guarded(body, only_if.as_ref())?;
+            ("PATCH", "application/apply-patch+yaml", body.to_string())
+        }
+        Verb::Delete { only_if, propagation, grace_seconds } => {
+            let options = delete_options(only_if, *propagation, *grace_seconds);
+            ("DELETE", "application/json", options.to_string())
+        }
+    };
+    let request = HttpRequest::builder()
+        .method(method)
+        .uri(uri(write, manager))
+        .header(CONTENT_TYPE, content_type)
+        .body(body.into_bytes())?;
+    Ok(request)
+}
+
+fn uri(write: &Write, manager: &str) -> String {
+    let mut uri = write.resource.path(&write.key.namespace);
+    let names_object = !matches!(write.verb, Verb::Create { .. });
+    if names_object {
+        uri.push('/');
+        uri.push_str(&write.key.name);
+    }
+    let subresource = match &write.verb {
+        Verb::Create { .. } | Verb::Delete { .. } => None,
+        Verb::CreateSubresource { subresource, .. } => Some(*subresource),
+        Verb::Merge { subresource, .. }
+        | Verb::Json { subresource, .. }
+        | Verb::Apply { subresource, .. } => *subresource,
+    };
+    if let Some(subresource) = subresource {
+        uri.push('/');
+        uri.push_str(subresource);
+    }
+    if !matches!(write.verb, Verb::Delete { .. }) {
+        uri.push_str("?fieldManager=");
+        uri.push_str(manager);
+    }
+    if matches!(write.verb, Verb::Apply { force: true, .. }) {
+        uri.push_str("&force=true");
+    }
+    uri
+}
+
+/// A patch or apply body with the precondition in its metadata, where the server compares it with
+/// the stored object.
+fn guarded(body: &Value, only_if: Option<&Precondition>) -> Result<Value, BuildError> {
+    let mut body = body.as_object().cloned().ok_or(BuildError::NotAnObject)?;
+    if let Some(only_if) = only_if {
+        let metadata = body.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        let metadata = metadata.as_object_mut().ok_or(BuildError::NotAnObject)?;
+        metadata.insert("uid".to_owned(), json!(only_if.uid));
+        if let Some(version) = only_if.resource_version {
+            metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
+        }
+    }
+    Ok(Value::Object(body))
+}
+
+fn json_patch_body(patch: &json_patch::Patch, only_if: &Precondition) -> Value {
+    let mut operations =
+        vec![json!({ "op": "test", "path": "/metadata/uid", "value": only_if.uid })];
+    if let Some(version) = only_if.resource_version {
+        // Replacing the version makes a mismatch a plain 409, as for every other verb; a failed
+        // `test` would be a 422.
+        operations.push(json!({
+            "op": "replace", "path": "/metadata/resourceVersion", "value": version.to_string()
+        }));
+    }
+    operations.extend(patch.0.iter().map(|operation| json!(operation)));
+    Value::Array(operations)
+}
+
+fn delete_options(
+    only_if: &Precondition,
+    propagation: Propagation,
+    grace_seconds: Option<u32>,
+) -> Value {
+    let propagation = match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    };
+    let mut options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation,
+        "preconditions": { "uid": only_if.uid },
+    });
+    if let Some(version) = only_if.resource_version {
+        options["preconditions"]["resourceVersion"] = json!(version.to_string());
+    }
+    if let Some(seconds) = grace_seconds {
+        options["gracePeriodSeconds"] = json!(seconds);
+    }
+    options
+}

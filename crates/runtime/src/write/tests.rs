@@ -1,0 +1,188 @@
+use http::{Request, Response};
+use serde_json::json;
+
+use super::*;
+use crate::class::{Class, Classed};
+
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+
+fn write(verb: Verb) -> Write {
+    Write { resource: PODS, key: ObjectKey::new("team-a", "x"), verb, reason: "test" }
+}
+
+fn precondition() -> Precondition {
+    Precondition::version(&"u-1".into(), 7)
+}
+
+fn built(verb: Verb) -> (String, String, Value) {
+    let request = request::build(&write(verb), "grove").unwrap();
+    let body = serde_json::from_slice(request.body()).unwrap();
+    (request.method().to_string(), request.uri().to_string(), body)
+}
+
+#[test]
+fn every_verb_puts_its_precondition_where_the_server_checks_it() {
+    let merge = Verb::Merge {
+        patch: json!({"status": {"a": 1}}),
+        only_if: precondition(),
+        subresource: Some("status"),
+    };
+    assert_eq!(
+        built(merge),
+        (
+            "PATCH".into(),
+            "/api/v1/namespaces/team-a/pods/x/status?fieldManager=grove".into(),
+            json!({"metadata": {"uid": "u-1", "resourceVersion": "7"}, "status": {"a": 1}}),
+        )
+    );
+    let patch = serde_json::from_value(json!([{"op": "remove", "path": "/spec/a"}])).unwrap();
+    let json_patch = Verb::Json { patch, only_if: precondition(), subresource: None };
+    assert_eq!(
+        built(json_patch).2,
+        json!([
+            {"op": "test", "path": "/metadata/uid", "value": "u-1"},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "remove", "path": "/spec/a"},
+        ])
+    );
+    let delete = Verb::Delete {
+        only_if: Precondition::uid(&"u-1".into()),
+        propagation: Propagation::Background,
+        grace_seconds: Some(0),
+    };
+    assert_eq!(
+        built(delete),
+        (
+            "DELETE".into(),
+            "/api/v1/namespaces/team-a/pods/x".into(),
+            json!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+                "gracePeriodSeconds": 0, "preconditions": {"uid": "u-1"},
+            }),
+        )
+    );
+    let apply = Verb::Apply {
+        body: json!({"metadata": {"name": "x"}}),
+        only_if: Some(precondition()),
+        force: true,
+        subresource: None,
+    };
+    let (_, uri, body) = built(apply);
+    assert_eq!(uri, "/api/v1/namespaces/team-a/pods/x?fieldManager=grove&force=true");
+    assert_eq!(body["metadata"], json!({"name": "x", "uid": "u-1", "resourceVersion": "7"}));
+}
+
+#[test]
+fn a_body_that_is_no_object_is_refused_before_it_is_sent() {
+    let verb = Verb::Merge { patch: json!([]), only_if: precondition(), subresource: None };
+    let error = request::build(&write(verb), "grove").unwrap_err();
+    assert_eq!(error.to_string(), "the body must be a JSON object");
+}
+
+/// A writer whose server gives one fixed answer.
+fn writer(leadership: Leadership, status: u16, headers: &[(&str, &str)], body: Value) -> Writer {
+    let headers: Vec<(String, String)> =
+        headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let mut answer = Response::builder().status(status);
+        for (name, value) in &headers {
+            answer = answer.header(name, value);
+        }
+        let answer = answer.body(Body::from(body.to_string().into_bytes())).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let client = Client::new(service, "default");
+    let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
+    Writer::new(client, &env, leadership, "grove")
+}
+
+fn delete() -> Write {
+    write(Verb::Delete {
+        only_if: precondition(),
+        propagation: Propagation::Background,
+        grace_seconds: None,
+    })
+}
+
+fn create() -> Write {
+    write(Verb::Create { body: json!({}) })
+}
+
+fn merge() -> Write {
+    write(Verb::Merge { patch: json!({}), only_if: precondition(), subresource: None })
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_become_classes() {
+    let uid_cause = json!({"causes": [{"field": "metadata.uid", "message": "immutable"}]});
+    let spec_cause = json!({"causes": [{"field": "spec.a", "message": "immutable"}]});
+    let cases = [
+        (create(), 409, json!({"reason": "AlreadyExists"}), Class::Conflict),
+        (merge(), 409, json!({"reason": "Conflict"}), Class::Conflict),
+        (merge(), 404, json!({"reason": "NotFound"}), Class::Conflict),
+        (merge(), 422, json!({"reason": "Invalid", "details": uid_cause}), Class::Conflict),
+        (merge(), 422, json!({"reason": "Invalid", "details": spec_cause}), Class::Invalid),
+        (create(), 403, json!({"reason": "Forbidden"}), Class::Denied),
+        (create(), 429, json!({"reason": "TooManyRequests"}), Class::Transient),
+        (create(), 500, json!("an HTML page"), Class::Transient),
+        (create(), 413, json!({"reason": "RequestEntityTooLarge"}), Class::Invalid),
+        (create(), 405, json!({"reason": "MethodNotAllowed"}), Class::Bug),
+    ];
+    for (write, code, body, class) in cases {
+        let writer = writer(Leadership::without_election(), code, &[], body.clone());
+        let error = writer.execute(&Fence::default(), &write).await.unwrap_err();
+        assert_eq!(error.class(), class, "{code} {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_name_verb_object_purpose_and_cause() {
+    let body = json!({"reason": "Forbidden", "message": "exceeded quota: gpus"});
+    let writer = writer(Leadership::without_election(), 403, &[], body);
+
+    let error = writer.execute(&Fence::default(), &create()).await.unwrap_err();
+
+    assert_eq!(
+        error.to_string(),
+        "create pods team-a/x (test): 403 Forbidden: exceeded quota: gpus"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_is_left_alone_for_as_long_as_it_asks() {
+    let headers = [("Retry-After", "7")];
+    let writer = writer(Leadership::without_election(), 429, &headers, json!({}));
+
+    let error = writer.execute(&Fence::default(), &create()).await.unwrap_err();
+    let _ = writer.execute(&Fence::default(), &create()).await;
+
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    assert_eq!(writer.clock.now().since(crate::clock::Instant::START), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_what_is_gone_succeeds_and_a_follower_sends_nothing() {
+    let gone = writer(Leadership::without_election(), 404, &[], json!({"reason": "NotFound"}));
+    assert!(gone.execute(&Fence::default(), &delete()).await.is_ok());
+
+    let follower = writer(Leadership::follower_for_test(), 200, &[], json!({}));
+    let error = follower.execute(&Fence::default(), &create()).await.unwrap_err();
+    assert_eq!(error.class(), Class::Fenced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_noted_in_its_fence() {
+    let body = json!({"metadata": {"name": "x", "uid": "u", "resourceVersion": "41"}});
+    let writer = writer(Leadership::without_election(), 201, &[], body);
+    let fence = Fence::default();
+
+    let written = writer.execute(&fence, &create()).await.unwrap();
+
+    assert_eq!((written.resource_version, written.uid), (41, "u".into()));
+    assert_eq!(fence.take(), [(PODS, Mark::Version(41))]);
+
+    let status = json!({"kind": "Status", "status": "Success", "metadata": {}});
+    let writer = self::writer(Leadership::without_election(), 200, &[], status);
+    writer.execute(&fence, &delete()).await.unwrap();
+    assert_eq!(fence.take(), [(PODS, Mark::Gone(ObjectKey::new("team-a", "x"), "u-1".into()))]);
+}

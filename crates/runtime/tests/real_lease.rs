@@ -1,0 +1,127 @@
+//! Two processes, one lease, the real API server, and signals that stop a process in its tracks.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and owns its tasks"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use support::{api_server, in_time};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use xtask::cluster::Cluster;
+
+/// A running `lease_holder` example.
+struct Holder {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holder {
+    fn start(cluster: &Cluster, identity: &str) -> Self {
+        let mut child = Command::new(example("lease_holder"))
+            .arg(cluster.admin().kubeconfig())
+            .arg(identity)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("built by `cargo build -p grove-runtime --example lease_holder`");
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits for the process to say this.
+    async fn says(&mut self, word: &str) {
+        in_time(word, async {
+            while self.lines.next_line().await.unwrap().expect("the process lives") != word {}
+        })
+        .await;
+    }
+
+    async fn signal(&self, signal: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        let status = Command::new("kill").arg(signal).arg(pid).status().await.unwrap();
+        assert!(status.success());
+    }
+}
+
+/// Examples are built next to the directory of the test binaries.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.parent().and_then(|deps| deps.parent()).unwrap();
+    target.join("examples").join(name)
+}
+
+/// Who wrote, in the order in which the API server stored it.
+fn writers(cluster: &Cluster) -> Vec<(u64, String)> {
+    let args = ["get", "configmaps", "-n", "default", "-o", "json"];
+    let list: serde_json::Value = serde_json::from_str(&cluster.kubectl(&args).unwrap()).unwrap();
+    let mut writes: Vec<(u64, String)> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|map| {
+            let metadata = &map["metadata"];
+            let (who, _) = metadata["name"].as_str()?.split_once('-')?;
+            (who == "a" || who == "b").then_some(())?;
+            let version = metadata["resourceVersion"].as_str()?.parse().ok()?;
+            Some((version, who.to_owned()))
+        })
+        .collect();
+    writes.sort();
+    writes
+}
+
+fn turns(writes: &[(u64, String)]) -> Vec<&str> {
+    let mut turns: Vec<&str> = writes.iter().map(|(_, who)| who.as_str()).collect();
+    turns.dedup();
+    turns
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_paused_holder_writes_nothing_after_it_wakes() {
+    let cluster = api_server();
+    let mut a = Holder::start(&cluster, "a");
+    a.says("leading").await;
+    let mut b = Holder::start(&cluster, "b");
+
+    a.signal("-STOP").await;
+    b.says("leading").await;
+    a.signal("-CONT").await;
+    a.says("following").await;
+    // From here on `a` has been awake and trying all the time; `b` gets to write more.
+    b.signal("-TERM").await;
+    assert!(in_time("b stops", b.child.wait()).await.unwrap().success());
+    a.says("leading").await;
+    a.signal("-TERM").await;
+    assert!(in_time("a stops", a.child.wait()).await.unwrap().success());
+
+    let writes = writers(&cluster);
+    assert_eq!(turns(&writes), ["a", "b", "a"], "each acts only in its own turn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
+    let cluster = api_server();
+    let mut a = Holder::start(&cluster, "a");
+    a.says("leading").await;
+    let mut b = Holder::start(&cluster, "b");
+
+    a.child.kill().await.unwrap();
+    b.says("leading").await;
+    b.signal("-TERM").await;
+    assert!(in_time("b stops", b.child.wait()).await.unwrap().success());
+
+    let args = ["get", "lease", "contended", "-n", "default", "-o", "json"];
+    let lease: serde_json::Value = serde_json::from_str(&cluster.kubectl(&args).unwrap()).unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "", "released");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
