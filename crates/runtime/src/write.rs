@@ -5,7 +5,7 @@
 //! leadership right before sending, sends under one field manager with a timeout shorter than the
 //! lease's renewal deadline, keeps a bounded number in flight (fewer while the API server asks us
 //! to slow down), notes each write in the reconcile's [`Fence`], and turns every refusal into an
-//! error with a [`Class`].
+//! error with a [class](crate::class::Class).
 //!
 //! The writer never retries: retries belong to the queue, where they are visible and have backoff.
 

@@ -192,7 +192,13 @@ impl ManagedCertificate {
         self.serving.report("waiting for the Secret that holds it");
         let mut failures = 0;
         loop {
-            failures = match self.round().await {
+            // Every write may be the last one, so a shutdown need not wait for it.
+            let round = tokio::select! {
+                biased;
+                () = shutdown.requested() => return,
+                round = self.round() => round,
+            };
+            failures = match round {
                 Ok(()) => 0,
                 // Somebody else leads: what we saw is served, and that is all we may do.
                 Err(ManagedError::Write(error)) if error.class() == Class::Fenced => 0,
