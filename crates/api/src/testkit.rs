@@ -16,6 +16,10 @@ const FOREIGN_EXAMPLES: &str = include_str!("../testdata/foreign_examples.yaml")
 /// Our own kinds as the documentation shows them.
 pub fn worked_examples() -> Vec<Value> {
     let mut examples = documents(MINIMAL_SET);
+    for set in &mut examples {
+        // Users apply it to whatever namespace they work in; the worked examples share one.
+        set["metadata"]["namespace"] = json!("team-a");
+    }
     examples.extend(documents(WORKED_EXAMPLES));
     examples
 }
