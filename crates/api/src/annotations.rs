@@ -16,3 +16,6 @@ pub const MNNVL_GROUP_NONE: &str = "none";
 pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
 /// On a PodCliqueSet or clique template: the Volcano queue.
 pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
+/// On a PodGang: which of its labels and annotations came from the set, as JSON. Only those are removed
+/// when they leave the set.
+pub const MIRRORED_KEYS: &str = "grove.io/mirrored-keys";

@@ -24,6 +24,10 @@ pub enum Kind {
     Duplicate(Value),
     /// The field may not be set here.
     Forbidden,
+    /// The value names something that does not exist.
+    NotFound(Value),
+    /// The value is too long. It is not repeated.
+    TooLong,
 }
 
 /// One thing wrong with one field. Displays as `path: Invalid value: "x": reason`.
@@ -72,6 +76,17 @@ impl FieldError {
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { path: path.into(), kind: Kind::Forbidden, detail: detail.into() }
     }
+
+    /// The value names something that does not exist.
+    pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self { path: path.into(), kind: Kind::NotFound(value.into()), detail: String::new() }
+    }
+
+    /// The value has more bytes than allowed.
+    pub fn too_long(path: impl Into<String>, limit: usize) -> Self {
+        let detail = format!("may not be more than {limit} bytes");
+        Self { path: path.into(), kind: Kind::TooLong, detail }
+    }
 }
 
 impl fmt::Display for FieldError {
@@ -82,6 +97,8 @@ impl fmt::Display for FieldError {
             Kind::Invalid(value) => write!(f, "Invalid value: {value}")?,
             Kind::Duplicate(value) => write!(f, "Duplicate value: {value}")?,
             Kind::Forbidden => f.write_str("Forbidden")?,
+            Kind::NotFound(value) => write!(f, "Not found: {value}")?,
+            Kind::TooLong => f.write_str("Too long")?,
             Kind::NotSupported { value, supported } => {
                 write!(f, "Unsupported value: {value}: supported values: ")?;
                 for (index, text) in supported.iter().enumerate() {
@@ -96,9 +113,24 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
+/// Several errors as the one message of a refusal: a single error as it is, more as `[a, b]`. A sentence that
+/// occurs twice is said once.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for text in errors.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [single] => single.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::FieldError;
+    use super::{FieldError, aggregate};
 
     #[test]
     fn errors_read_like_those_of_the_api_server() {
@@ -112,8 +144,23 @@ mod tests {
             ),
             (FieldError::duplicate("a[1].name", "x"), "a[1].name: Duplicate value: \"x\""),
             (FieldError::forbidden("a", "not here"), "a: Forbidden: not here"),
+            (FieldError::not_found("a[0]", "x"), "a[0]: Not found: \"x\""),
+            (FieldError::too_long("a", 7), "a: Too long: may not be more than 7 bytes"),
+            (
+                FieldError::invalid("a", vec!["x", "y"], "bad"),
+                "a: Invalid value: [\"x\",\"y\"]: bad",
+            ),
         ] {
             assert_eq!(error.to_string(), text);
         }
+    }
+
+    #[test]
+    fn several_errors_become_one_list_without_repetitions() {
+        let [a, b] = ["a", "b"].map(|path| FieldError::forbidden(path, "no"));
+
+        assert_eq!(aggregate(std::slice::from_ref(&a)), "a: Forbidden: no");
+        assert_eq!(aggregate(&[a.clone(), a.clone()]), "a: Forbidden: no");
+        assert_eq!(aggregate(&[a.clone(), b, a]), "[a: Forbidden: no, b: Forbidden: no]");
     }
 }

@@ -1,0 +1,147 @@
+//! Who may change the objects that the operator manages.
+//!
+//! Managed objects are written by the operator; a change by anybody else would be undone or, worse, lead
+//! it astray. The protection can be switched off for a single set by annotation. Objects whose set is
+//! unknown are nobody's and not protected.
+
+use std::collections::BTreeMap;
+
+use grove_api::{annotations, labels};
+
+/// What the user does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opens a connection to the object, for example `exec`.
+    Connect,
+    /// Creates it.
+    Create,
+    /// Changes it.
+    Update,
+    /// Deletes it.
+    Delete,
+    /// Something that did not exist when this was written.
+    Other,
+}
+
+/// A request for a managed object.
+#[derive(Clone, Copy, Debug)]
+pub struct ManagedRequest<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// Who does it.
+    pub user: &'a str,
+    /// Whether the object is a core/v1 Pod.
+    pub is_pod: bool,
+    /// Namespace of the object.
+    pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+    /// Value of `app.kubernetes.io/part-of`: that of the stored object, or else that of the new one. A
+    /// user who takes the label away does not get around the protection.
+    pub part_of: Option<&'a str>,
+}
+
+/// Who is exempt from the protection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guards {
+    /// User name of the operator's own service account.
+    pub operator: String,
+    /// Further user names, from the configuration.
+    pub exempt: Vec<String>,
+}
+
+/// Whether the objects of a set are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// As by default.
+    On,
+    /// Switched off by annotation.
+    Off,
+}
+
+impl Protection {
+    /// What the annotations of a PodCliqueSet say.
+    pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
+        let key = annotations::DISABLE_MANAGED_RESOURCE_PROTECTION;
+        let value = annotations.and_then(|annotations| annotations.get(key));
+        if value.is_some_and(|value| value == "true") { Self::Off } else { Self::On }
+    }
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It may go on.
+    Allow {
+        /// What the user should know.
+        warnings: Vec<String>,
+    },
+    /// It may not.
+    Deny {
+        /// Why.
+        message: String,
+    },
+}
+
+impl Decision {
+    const fn allow() -> Self {
+        Self::Allow { warnings: Vec::new() }
+    }
+
+    fn allow_with(warning: String) -> Self {
+        Self::Allow { warnings: vec![warning] }
+    }
+}
+
+/// Decides a request. `lookup` tells whether the objects of the named set, in the namespace of the request,
+/// are protected, or that there is no such set. It is asked at most once; its error is passed on.
+pub fn authorize<E>(
+    request: &ManagedRequest<'_>,
+    guards: &Guards,
+    lookup: impl FnOnce(&str) -> Result<Option<Protection>, E>,
+) -> Result<Decision, E> {
+    if request.operation == Operation::Connect {
+        return Ok(Decision::allow());
+    }
+    let object = format!("{}/{}", request.namespace, request.name);
+    let Some(set) = request.part_of else {
+        let label = labels::PART_OF;
+        return Ok(Decision::allow_with(format!(
+            "missing required label {label} on resource {object}"
+        )));
+    };
+    match lookup(set)? {
+        None => {
+            let set = format!("{}/{set}", request.namespace);
+            Ok(Decision::allow_with(format!(
+                "PodCliqueSet {set} not found, resource {object} is not protected"
+            )))
+        }
+        Some(Protection::Off) => Ok(Decision::allow()),
+        Some(Protection::On) => Ok(decide_protected(request, guards, &object)),
+    }
+}
+
+fn decide_protected(request: &ManagedRequest<'_>, guards: &Guards, object: &str) -> Decision {
+    let pod_deletion = request.is_pod && request.operation == Operation::Delete;
+    let exempt =
+        request.user == guards.operator || guards.exempt.iter().any(|user| user == request.user);
+    if pod_deletion || exempt {
+        return Decision::allow();
+    }
+    let message = match request.operation {
+        Operation::Create | Operation::Update => {
+            format!("admission denied, creation/updation of resource: {object} is not allowed")
+        }
+        Operation::Delete => {
+            format!("admission denied, deletion of resource: {object} is not allowed")
+        }
+        Operation::Connect | Operation::Other => {
+            "Unhandled operation. Admission denied.".to_owned()
+        }
+    };
+    Decision::Deny { message }
+}
+
+#[cfg(test)]
+mod tests;

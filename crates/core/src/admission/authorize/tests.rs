@@ -1,0 +1,102 @@
+use super::*;
+
+const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
+
+fn guards() -> Guards {
+    Guards { operator: OPERATOR.to_owned(), exempt: vec!["system:serviceaccount:a:b".to_owned()] }
+}
+
+fn request(operation: Operation, user: &'static str) -> ManagedRequest<'static> {
+    ManagedRequest {
+        operation,
+        user,
+        is_pod: false,
+        namespace: "team-a",
+        name: "demo-0",
+        part_of: Some("demo"),
+    }
+}
+
+fn decide(request: &ManagedRequest<'_>, found: Option<Protection>) -> Decision {
+    let lookup = |set: &str| {
+        assert_eq!(set, "demo");
+        Ok::<_, ()>(found)
+    };
+    authorize(request, &guards(), lookup).unwrap()
+}
+
+fn deny(message: &str) -> Decision {
+    Decision::Deny { message: message.to_owned() }
+}
+
+#[test]
+fn strangers_may_not_touch_managed_objects() {
+    let change = "admission denied, creation/updation of resource: team-a/demo-0 is not allowed";
+    let delete = "admission denied, deletion of resource: team-a/demo-0 is not allowed";
+    for (operation, expected) in [
+        (Operation::Connect, Decision::allow()),
+        (Operation::Create, deny(change)),
+        (Operation::Update, deny(change)),
+        (Operation::Delete, deny(delete)),
+        (Operation::Other, deny("Unhandled operation. Admission denied.")),
+    ] {
+        assert_eq!(decide(&request(operation, "alice"), Some(Protection::On)), expected);
+    }
+}
+
+#[test]
+fn operator_and_exempt_users_may_do_everything() {
+    for user in [OPERATOR, "system:serviceaccount:a:b"] {
+        for operation in [Operation::Create, Operation::Update, Operation::Delete] {
+            let decision = decide(&request(operation, user), Some(Protection::On));
+            assert_eq!(decision, Decision::allow());
+        }
+    }
+}
+
+#[test]
+fn everybody_may_delete_pods_but_not_change_them() {
+    let pod = |operation| ManagedRequest { is_pod: true, ..request(operation, "alice") };
+
+    let protected = Some(Protection::On);
+    assert_eq!(decide(&pod(Operation::Delete), protected), Decision::allow());
+    assert!(matches!(decide(&pod(Operation::Update), protected), Decision::Deny { .. }));
+}
+
+#[test]
+fn sets_without_protection_and_objects_without_set_are_open() {
+    let update = request(Operation::Update, "alice");
+    assert_eq!(decide(&update, Some(Protection::Off)), Decision::allow());
+    assert_eq!(
+        decide(&update, None),
+        Decision::allow_with(
+            "PodCliqueSet team-a/demo not found, resource team-a/demo-0 is not protected"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        decide(&ManagedRequest { part_of: None, ..update }, Some(Protection::On)),
+        Decision::allow_with(
+            "missing required label app.kubernetes.io/part-of on resource team-a/demo-0".to_owned()
+        )
+    );
+}
+
+#[test]
+fn failed_lookup_is_passed_on() {
+    let result = authorize(&request(Operation::Update, "alice"), &guards(), |_| Err("timeout"));
+
+    assert_eq!(result, Err("timeout"));
+}
+
+#[test]
+fn only_the_word_true_switches_protection_off() {
+    let key = annotations::DISABLE_MANAGED_RESOURCE_PROTECTION.to_owned();
+    for (value, expected) in
+        [("true", Protection::Off), ("True", Protection::On), ("", Protection::On)]
+    {
+        let annotations = BTreeMap::from([(key.clone(), value.to_owned())]);
+        assert_eq!(Protection::of(Some(&annotations)), expected);
+    }
+    assert_eq!(Protection::of(None), Protection::On);
+}

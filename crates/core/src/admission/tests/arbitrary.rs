@@ -1,0 +1,129 @@
+//! Objects that nobody would write: parts of the complete example removed or replaced at random.
+
+use std::sync::LazyLock;
+
+use grove_api::{PodCliqueSet, testkit};
+use proptest::{collection::vec, prelude::*, sample::Index};
+use serde_json::json;
+
+use super::*;
+use crate::admission::{default, default_patch, validate_update};
+
+/// JSON pointers of everything below `value`, the value itself not included.
+fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, child)| (key.replace('~', "~0").replace('/', "~1"), child))
+            .collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(at, child)| (at.to_string(), child)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (key, child) in children {
+        let pointer = format!("{pointer}/{key}");
+        pointers(child, &pointer, found);
+        found.push(pointer);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    Remove,
+    Replace(Value),
+    /// Puts a copy next to an element of a list.
+    Repeat,
+}
+
+fn mutations() -> impl Strategy<Value = Vec<(Index, Mutation)>> {
+    let mutation = prop_oneof![
+        6 => Just(Mutation::Remove),
+        1 => Just(Mutation::Repeat),
+        1 => Just(Mutation::Replace(json!(null))),
+        1 => Just(Mutation::Replace(json!([]))),
+        1 => Just(Mutation::Replace(json!({}))),
+        1 => any::<i32>().prop_map(|number| Mutation::Replace(json!(number))),
+        1 => "\\PC{0,8}".prop_map(|text| Mutation::Replace(json!(text))),
+        2 => prop_oneof!["leader", "worker", "decode", "1s", "none"]
+            .prop_map(|text| Mutation::Replace(json!(text))),
+    ];
+    vec((any::<Index>(), mutation), 0..8)
+}
+
+fn mutate(object: &mut Value, mutations: &[(Index, Mutation)]) {
+    for (index, mutation) in mutations {
+        let mut places = Vec::new();
+        pointers(object, "", &mut places);
+        if places.is_empty() {
+            return;
+        }
+        let place = index.get(&places);
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        let key = key.replace("~1", "/").replace("~0", "~");
+        match (object.pointer_mut(parent).unwrap(), mutation) {
+            (Value::Object(map), Mutation::Remove) => {
+                map.remove(&key);
+            }
+            (Value::Array(items), Mutation::Remove) => {
+                items.remove(key.parse().unwrap());
+            }
+            (Value::Array(items), Mutation::Repeat) => {
+                items.push(items[key.parse::<usize>().unwrap()].clone());
+            }
+            (Value::Object(_), Mutation::Repeat) => {}
+            (_, Mutation::Replace(value)) => *object.pointer_mut(place).unwrap() = value.clone(),
+            (other, _) => panic!("{other} has no children"),
+        }
+    }
+}
+
+/// Everything but the status, which admission does not look at.
+static COMPLETE: LazyLock<Value> = LazyLock::new(|| {
+    let mut set = testkit::every_field_examples().swap_remove(0);
+    remove(&mut set, "status");
+    set
+});
+
+fn defaulted(set: &PodCliqueSet) -> PodCliqueSet {
+    let mut set = set.clone();
+    default(&mut set);
+    set
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_defaulting_twice_is_defaulting_once(mutations in mutations()) {
+        let mut raw = COMPLETE.clone();
+        mutate(&mut raw, &mutations);
+
+        let patch = default_patch(&raw);
+        let decoded = decode(&raw);
+
+        prop_assert_eq!(patch.is_ok(), decoded.is_ok());
+        if let (Ok(patch), Ok(set)) = (patch, decoded) {
+            let once = defaulted(&set);
+            prop_assert_eq!(&defaulted(&once), &once);
+            let mut patched = raw.clone();
+            json_patch::patch(&mut patched, &patch).unwrap();
+            prop_assert!(default_patch(&patched).unwrap().0.is_empty());
+            prop_assert_eq!(decode(&patched).unwrap(), once.clone());
+
+            let original = decode(&COMPLETE).unwrap();
+            for set in [&set, &once] {
+                validate_create(set, &context());
+                validate_update(set, &original, &context());
+                validate_update(&original, set, &context());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unchanged_set_is_updated_without_complaint() {
+    let set = decode(&good()).unwrap();
+
+    let verdict = validate_update(&set, &set, &context());
+
+    assert_eq!(verdict.message(), None);
+}

@@ -1,0 +1,87 @@
+//! PodGangs: what schedulers are told about the pods that belong together.
+//!
+//! A gang is created before its pods, with members but without references. References follow the pods;
+//! the condition Initialized tells schedulers and the gate rule when they are complete for the first
+//! time. It never goes back: later scaling and replacement only change references.
+
+use std::collections::BTreeMap;
+
+use grove_api::{
+    PodGang,
+    labels::{self, Component},
+    pod_gang::{NamespacedName, PodGangSpec, PodGroup},
+};
+
+use crate::{
+    children::owner,
+    layout::{self, Layout},
+    pods::ObservedPod,
+};
+
+mod initialized;
+mod mirror;
+
+pub use initialized::{Initialization, Member, initialization, status};
+
+/// The gang as it should be. `references` has the pods of each member by PodClique name, see
+/// [`references`]; a member without an entry has none yet. `live` is the stored gang, whose foreign
+/// metadata is kept.
+pub fn pod_gang(
+    layout: &Layout<'_>,
+    gang: &layout::Gang<'_>,
+    references: &BTreeMap<String, Vec<NamespacedName>>,
+    default_scheduler: &str,
+    live: Option<&PodGang>,
+) -> PodGang {
+    let pod_group = |clique: &layout::Clique<'_>| PodGroup {
+        name: clique.name.clone(),
+        pod_references: references.get(&clique.name).cloned().unwrap_or_default(),
+        min_replicas: clique.min_available(),
+        ..PodGroup::default()
+    };
+    let priority = layout.template().priority_class_name.clone();
+    let spec = PodGangSpec {
+        pod_groups: gang.cliques.iter().map(pod_group).collect(),
+        priority_class_name: priority.filter(|name| !name.is_empty()),
+        ..PodGangSpec::default()
+    };
+    let mut object = PodGang::new(&gang.name, spec);
+    let metadata = &mut object.metadata;
+    metadata.namespace = Some(layout.namespace().to_owned());
+    metadata.owner_references = Some(vec![owner::of_set(layout.set())]);
+    let live = live.map(|live| &live.metadata);
+    let mut managed = labels::managed(layout.set_name(), Component::PodGang, &gang.name);
+    let scheduler = scheduler_name(layout, default_scheduler);
+    managed.insert(labels::SCHEDULER_NAME.to_owned(), scheduler.to_owned());
+    let mirrored = mirror::apply(&layout.set().metadata, live, managed);
+    metadata.labels = Some(mirrored.labels);
+    metadata.annotations = mirrored.annotations;
+    object
+}
+
+/// The scheduler of the first clique that names one, else the default.
+fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'a str {
+    let mut cliques = layout.template().cliques.iter();
+    cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name()).unwrap_or(default_scheduler)
+}
+
+/// References to the pods of one PodClique: those that stay and say that they are in this gang. All of
+/// them, not just the minimum, sorted by name.
+pub fn references(namespace: &str, gang: &str, pods: &[ObservedPod]) -> Vec<NamespacedName> {
+    let mut names: Vec<_> =
+        pods.iter().filter(|pod| is_member(pod, gang)).map(|pod| pod.name.as_str()).collect();
+    names.sort_unstable();
+    let reference = |name: &str| NamespacedName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        ..NamespacedName::default()
+    };
+    names.into_iter().map(reference).collect()
+}
+
+fn is_member(pod: &ObservedPod, gang: &str) -> bool {
+    !pod.deleting && pod.gang.as_deref() == Some(gang)
+}
+
+#[cfg(test)]
+mod tests;

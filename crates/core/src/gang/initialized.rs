@@ -1,0 +1,101 @@
+//! The condition Initialized: pods missing, references incomplete, complete.
+
+use std::collections::BTreeSet;
+
+use grove_api::{
+    condition::{self, pod_gang as reasons},
+    pod_gang::{PodGangPhase, PodGangSpec, PodGangStatus},
+};
+use jiff::Timestamp;
+
+use super::is_member;
+use crate::{
+    pods::ObservedPod,
+    status::condition::{Observation, observe},
+};
+
+/// How far a gang is on its way to its first complete set of references.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Initialization {
+    /// A member PodClique or some of its pods do not exist yet.
+    PodsPending,
+    /// The pods exist; not all of them say that they are in the gang, or the gang does not list them.
+    RefsSyncing,
+    /// Complete.
+    Ready,
+}
+
+/// A member of a gang that exists.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// `spec.replicas` of the PodClique.
+    pub wanted: u32,
+    /// Its pods.
+    pub pods: &'a [ObservedPod],
+}
+
+/// Judges a gang as it is stored. `member` finds a PodClique by name, or nothing when it does not exist.
+pub fn initialization<'a>(
+    gang: &str,
+    spec: &PodGangSpec,
+    member: impl Fn(&str) -> Option<Member<'a>>,
+) -> Initialization {
+    let of_group = |group: &grove_api::pod_gang::PodGroup| {
+        let Some(member) = member(&group.name) else {
+            return Initialization::PodsPending;
+        };
+        let staying = || member.pods.iter().filter(|pod| !pod.deleting);
+        if staying().count() < member.wanted as usize {
+            return Initialization::PodsPending;
+        }
+        let listed: BTreeSet<_> =
+            group.pod_references.iter().map(|reference| reference.name.as_str()).collect();
+        let is_in = |pod: &ObservedPod| is_member(pod, gang) && listed.contains(pod.name.as_str());
+        if staying().all(is_in) { Initialization::Ready } else { Initialization::RefsSyncing }
+    };
+    spec.pod_groups.iter().map(of_group).min().unwrap_or(Initialization::PodsPending)
+}
+
+/// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang that was
+/// initialised once is left as it is.
+pub fn status(
+    stored: Option<&PodGangStatus>,
+    generation: Option<i64>,
+    now: Timestamp,
+    state: Initialization,
+) -> PodGangStatus {
+    let mut status = stored.cloned().unwrap_or_default();
+    if status.phase == PodGangPhase::default() {
+        status.phase = PodGangPhase::Pending;
+    }
+    let is_true = |condition: &condition::Condition| {
+        condition.type_ == reasons::INITIALIZED && condition.status == condition::TRUE
+    };
+    if status.conditions.iter().any(is_true) {
+        return status;
+    }
+    let (value, reason, message) = match state {
+        Initialization::PodsPending => (
+            condition::FALSE,
+            reasons::PODS_PENDING,
+            "Not all constituent pods have been created yet",
+        ),
+        Initialization::RefsSyncing => (
+            condition::FALSE,
+            reasons::REFS_SYNCING,
+            "All pods exist, their references are not complete yet",
+        ),
+        Initialization::Ready => {
+            (condition::TRUE, reasons::READY_REASON, "PodGang is fully initialized")
+        }
+    };
+    let observation = Observation {
+        type_: reasons::INITIALIZED,
+        status: value,
+        reason,
+        message: message.to_owned(),
+        generation,
+    };
+    observe(&mut status.conditions, observation, now);
+    status
+}

@@ -1,0 +1,223 @@
+use std::collections::BTreeMap;
+
+use grove_api::{PodCliqueSet, PodGang, annotations::MIRRORED_KEYS, pod_gang::PodGangStatus};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    Initialization::{PodsPending, Ready, RefsSyncing},
+    Member, initialization, pod_gang, references, status,
+};
+use crate::{
+    layout::Layout,
+    pods::{
+        ObservedPod,
+        testkit::{any_pods, pod, running},
+    },
+};
+
+fn set(metadata: &Value, schedulers: [&str; 2]) -> PodCliqueSet {
+    let clique = |(name, scheduler): (&str, &str)| {
+        let spec =
+            json!({ "replicas": 3, "minAvailable": 2, "podSpec": { "schedulerName": scheduler } });
+        json!({ "name": name, "spec": spec })
+    };
+    let cliques: Vec<_> = ["a", "b"].into_iter().zip(schedulers).map(clique).collect();
+    let mut set: PodCliqueSet = serde_json::from_value(json!({
+        "metadata": metadata,
+        "spec": { "replicas": 1, "template": {
+            "priorityClassName": "high",
+            "cliques": cliques,
+        }},
+    }))
+    .unwrap();
+    set.metadata.name = Some("x".to_owned());
+    set.metadata.namespace = Some("ns".to_owned());
+    set
+}
+
+fn gang_of(set: &PodCliqueSet, live: Option<&PodGang>) -> PodGang {
+    let layout = Layout::of(set);
+    pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), "fallback", live)
+}
+
+#[test]
+fn new_gang_has_members_with_empty_reference_lists() {
+    let gang = serde_json::to_value(gang_of(&set(&json!({}), ["", ""]), None)).unwrap();
+
+    assert_eq!(
+        gang["spec"],
+        json!({
+            "podgroups": [
+                { "name": "x-0-a", "minReplicas": 2, "podReferences": [] },
+                { "name": "x-0-b", "minReplicas": 2, "podReferences": [] },
+            ],
+            "priorityClassName": "high",
+        })
+    );
+    assert_eq!(gang["metadata"].get("annotations"), None);
+}
+
+#[test]
+fn empty_priority_class_is_none() {
+    let mut set = set(&json!({}), ["", ""]);
+    set.spec.template.priority_class_name = Some(String::new());
+
+    assert_eq!(gang_of(&set, None).spec.priority_class_name, None);
+}
+
+#[test]
+fn scheduler_label_names_the_first_scheduler_that_a_clique_asks_for() {
+    for (schedulers, expected) in
+        [(["", ""], "fallback"), (["", "kai"], "kai"), (["volcano", ""], "volcano")]
+    {
+        let gang = gang_of(&set(&json!({}), schedulers), None);
+
+        assert_eq!(gang.metadata.labels.unwrap()["grove.io/scheduler-name"], expected);
+    }
+}
+
+#[test]
+fn references_are_all_staying_pods_of_the_gang_by_name() {
+    let leaving = ObservedPod { deleting: true, ..running("c", 2) };
+    let elsewhere = ObservedPod { gang: Some("other".to_owned()), ..running("d", 3) };
+    let pods = [running("b", 1), leaving, elsewhere, pod("a", 0)];
+
+    let references = references("ns", "gang", &pods);
+
+    let found: Vec<_> =
+        references.iter().map(|r| (r.namespace.as_str(), r.name.as_str())).collect();
+    assert_eq!(found, [("ns", "a"), ("ns", "b")]);
+}
+
+#[test]
+fn metadata_of_the_set_is_mirrored_and_foreign_keys_stay() {
+    let full = json!({
+        "labels": {
+            "team": "t", "app.kubernetes.io/managed-by": "Helm", "grove.io/own": "x",
+            "app.kubernetes.io/name": "shop",
+        },
+        "annotations": {
+            "kai.scheduler/queue": "q", "grove.io/reconcile-trigger": "1", "scheduling.grove.io/volcano-queue": "v",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        },
+    });
+    let mut gang = gang_of(&set(&full, ["", ""]), None);
+    let labels = gang.metadata.labels.as_mut().unwrap();
+    assert_eq!(labels["team"], "t");
+    assert_eq!(labels["app.kubernetes.io/managed-by"], "grove-operator");
+    assert_eq!(labels["app.kubernetes.io/name"], "shop");
+    assert!(!labels.contains_key("grove.io/own"));
+    labels.insert("foreign".to_owned(), "l".to_owned());
+    let annotations = gang.metadata.annotations.as_mut().unwrap();
+    assert_eq!(annotations["kai.scheduler/queue"], "q");
+    assert_eq!(annotations.len(), 3);
+    let memory: Value = serde_json::from_str(&annotations[MIRRORED_KEYS]).unwrap();
+    assert_eq!(memory["labels"], json!(["app.kubernetes.io/name", "team"]));
+    annotations.insert("kai.scheduler/skip".to_owned(), "a".to_owned());
+    annotations.insert("grove.io/topology-name".to_owned(), "t".to_owned());
+
+    let unchanged = gang_of(&set(&full, ["", ""]), Some(&gang));
+    let bare = gang_of(&set(&json!({}), ["", ""]), Some(&gang));
+
+    assert_eq!(unchanged.metadata, gang.metadata);
+    let keys = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        keys(&bare.metadata.labels.unwrap()),
+        [
+            "app.kubernetes.io/component",
+            "app.kubernetes.io/managed-by",
+            "app.kubernetes.io/part-of",
+            "foreign",
+            "grove.io/scheduler-name",
+        ]
+    );
+    assert_eq!(
+        keys(&bare.metadata.annotations.unwrap()),
+        ["grove.io/topology-name", "kai.scheduler/skip"]
+    );
+}
+
+#[test]
+fn damaged_memory_of_mirrored_keys_loses_nothing() {
+    let metadata = json!({ "annotations": { "a": "1" } });
+    let mut gang = gang_of(&set(&metadata, ["", ""]), None);
+    let annotations = gang.metadata.annotations.as_mut().unwrap();
+    assert_eq!(annotations[MIRRORED_KEYS], r#"{"annotations":["a"]}"#);
+    annotations.insert(MIRRORED_KEYS.to_owned(), "garbage".to_owned());
+
+    let bare = gang_of(&set(&json!({}), ["", ""]), Some(&gang));
+
+    assert_eq!(bare.metadata.annotations, Some([("a".to_owned(), "1".to_owned())].into()));
+}
+
+fn with_references(names: &[&str]) -> PodGang {
+    let reference = |name: &&str| json!({ "namespace": "ns", "name": name });
+    let listed: Vec<_> = names.iter().map(reference).collect();
+    let groups = json!([{ "name": "x", "podReferences": listed, "minReplicas": 1 }]);
+    serde_json::from_value(json!({ "spec": { "podgroups": groups } })).unwrap()
+}
+
+#[test]
+fn gang_waits_for_pods_then_for_references() {
+    let strange = ObservedPod { gang: None, ..pod("c", 2) };
+    let leaving = ObservedPod { deleting: true, ..pod("c", 2) };
+    let two = vec![pod("a", 0), pod("b", 1)];
+    let with = |extra: &ObservedPod| [two.clone(), vec![extra.clone()]].concat();
+    for (wanted, pods, listed, expected) in [
+        (2, vec![], &[] as &[_], PodsPending),
+        (3, two.clone(), &["a", "b"], PodsPending),
+        (3, with(&leaving), &["a", "b", "c"], PodsPending),
+        (2, two.clone(), &["a"], RefsSyncing),
+        (3, with(&strange), &["a", "b", "c"], RefsSyncing),
+        (2, two.clone(), &["a", "b"], Ready),
+        (2, with(&leaving), &["a", "b"], Ready),
+        (0, vec![], &[], Ready),
+    ] {
+        let gang = with_references(listed);
+        let member = |name: &str| (name == "x").then_some(Member { wanted, pods: &pods });
+
+        assert_eq!(initialization("gang", &gang.spec, member), expected, "{wanted} {listed:?}");
+        assert_eq!(initialization("gang", &gang.spec, |_| None), PodsPending);
+    }
+}
+
+#[test]
+fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let foreign = json!({ "type": "Scheduled", "status": "False", "reason": "r", "message": "" });
+    let by_scheduler: PodGangStatus = serde_json::from_value(
+        json!({ "phase": "Starting", "placementScore": 0.5, "conditions": [foreign] }),
+    )
+    .unwrap();
+    assert_eq!(status(None, Some(1), at(0), PodsPending).phase.as_str(), "Pending");
+
+    let pending = status(Some(&by_scheduler), Some(1), at(1), PodsPending);
+    let syncing = status(Some(&pending), Some(2), at(2), RefsSyncing);
+    let ready = status(Some(&syncing), Some(3), at(3), Ready);
+
+    insta::assert_json_snapshot!([&pending, &syncing, &ready]);
+    for later in [PodsPending, RefsSyncing, Ready] {
+        assert_eq!(status(Some(&ready), Some(4), at(4), later), ready);
+    }
+}
+
+proptest! {
+    #[test]
+    fn gang_filled_from_its_own_references_is_ready_exactly_when_enough_pods_stay(
+        pods in any_pods(), wanted in 0_u32..10,
+    ) {
+        let names = references("ns", "gang", &pods);
+        let listed: Vec<_> = names.iter().map(|reference| reference.name.as_str()).collect();
+        let gang = with_references(&listed);
+
+        let state = initialization("gang", &gang.spec, |_| Some(Member { wanted, pods: &pods }));
+
+        let enough = listed.len() >= wanted as usize;
+        prop_assert_eq!(state, if enough { Ready } else { PodsPending });
+        prop_assert!(listed.is_sorted());
+        let shuffled: Vec<_> = pods.iter().rev().cloned().collect();
+        prop_assert_eq!(references("ns", "gang", &shuffled), names);
+    }
+}

@@ -1,0 +1,15 @@
+//! The pure rules of the operator, shared by webhooks, controllers and the command line.
+//!
+//! Functions over plain data: no client, no clock, no randomness. The same input gives the same
+//! answer in every process and in every version.
+
+#![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
+
+pub mod admission;
+pub mod children;
+pub mod gang;
+pub mod hash;
+pub mod layout;
+pub mod pods;
+pub mod start_order;
+pub mod status;

@@ -1,0 +1,99 @@
+//! The pods of one PodClique: how to build one, how many there should be, which go first and which may
+//! be released to the scheduler.
+//!
+//! Decisions work on [`ObservedPod`], the few facts about a pod that matter here. Callers see their own
+//! writes before they ask again, so counting what exists is enough; there is no memory between calls.
+//! The order of the pods in the input makes no difference to any answer.
+
+use grove_api::names;
+use jiff::Timestamp;
+
+mod balance;
+mod build;
+mod gate;
+
+pub use balance::{Balance, IndexError, balance};
+pub use build::{BuildError, PodContext, draft, finish};
+pub use gate::{Gang, GateDecision, Hold, gates, is_scheduled};
+
+/// What the rules need to know about a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, as they are on the wire")]
+pub struct ObservedPod {
+    /// Name.
+    pub name: String,
+    /// Unique id, for preconditions.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Creation time.
+    pub created: Option<Timestamp>,
+    /// Whether `spec.nodeName` is set.
+    pub on_node: bool,
+    /// Phase.
+    pub phase: Phase,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// Condition PodScheduled is True.
+    pub scheduled: bool,
+    /// Condition PodScheduled is False with reason SchedulingGated.
+    pub schedule_gated: bool,
+    /// Our scheduling gate is in `spec.schedulingGates`.
+    pub has_gate: bool,
+    /// Some container or init container ended with a non-zero exit code last time.
+    pub erroneous: bool,
+    /// Some container has started and is not ready.
+    pub started_not_ready: bool,
+    /// Index in the clique, see [`index_of`].
+    pub index: Option<u32>,
+    /// Label with the template hash.
+    pub template_hash: Option<String>,
+    /// Label with the name of the PodGang.
+    pub gang: Option<String>,
+}
+
+/// Phase of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Not running yet. New pods have no phase for a moment; that counts as pending too.
+    #[default]
+    Pending,
+    /// Running.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, not all of them well.
+    Failed,
+    /// The node cannot be asked.
+    Unknown,
+}
+
+impl From<&str> for Phase {
+    fn from(text: &str) -> Self {
+        match text {
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Pending,
+        }
+    }
+}
+
+impl ObservedPod {
+    /// Whether the pod is on its way to run or running, and so holds its index.
+    fn is_active(&self) -> bool {
+        !self.deleting && !matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// The index that a hostname of a pod of this PodClique stands for.
+pub fn index_of(pod_clique: &str, hostname: &str) -> Option<u32> {
+    let index = hostname.strip_prefix(pod_clique)?.strip_prefix('-')?.parse().ok()?;
+    (names::pod_hostname(pod_clique, index) == hostname).then_some(index)
+}
+
+#[cfg(test)]
+pub(crate) mod testkit;
+#[cfg(test)]
+mod tests;

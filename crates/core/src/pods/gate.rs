@@ -1,0 +1,95 @@
+//! When the scheduling gate of a pod is lifted.
+//!
+//! A pod is let go only when the scheduler can see the whole gang: the gang is initialised and lists the
+//! pod. Pods of a scaled gang also wait until their base gang has its minimum scheduled. That looks at
+//! the present, not at history: a base gang that lost its pods holds new scaled pods back again.
+
+use std::collections::BTreeSet;
+
+use grove_api::{PodGang, condition, pod_gang::PodGangSpec};
+
+use super::ObservedPod;
+
+/// The gang that a PodClique's pods belong to, as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Gang<'a> {
+    /// The base gang of the set replica.
+    Base(Option<&'a PodGang>),
+    /// The gang of a group replica beyond the minimum.
+    Scaled {
+        /// The gang itself.
+        gang: Option<&'a PodGang>,
+        /// Whether its base gang [is scheduled](is_scheduled); false when that cannot be said.
+        base_scheduled: bool,
+    },
+}
+
+/// Which gates may be lifted now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GateDecision<'a> {
+    /// Pods to release, by name.
+    pub lift: Vec<&'a ObservedPod>,
+    /// Why the other gated pods are held, if there are any.
+    pub hold: Option<Hold>,
+}
+
+/// Why pods stay gated. The first that applies is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The gang does not exist.
+    NoGang,
+    /// The gang is not initialised.
+    NotInitialized,
+    /// The base gang does not have its minimum scheduled.
+    BaseNotScheduled,
+    /// The gang does not list the pod.
+    NotReferenced,
+}
+
+/// Decides about the gated pods of one PodClique.
+pub fn gates<'a>(pod_clique: &str, pods: &'a [ObservedPod], gang: Gang<'_>) -> GateDecision<'a> {
+    let mut gated: Vec<_> = pods.iter().filter(|pod| pod.has_gate && !pod.deleting).collect();
+    if gated.is_empty() {
+        return GateDecision::default();
+    }
+    let (stored, base_scheduled) = match gang {
+        Gang::Base(stored) => (stored, true),
+        Gang::Scaled { gang, base_scheduled } => (gang, base_scheduled),
+    };
+    let hold = |reason| GateDecision { lift: Vec::new(), hold: Some(reason) };
+    let Some(stored) = stored else {
+        return hold(Hold::NoGang);
+    };
+    if !is_initialized(stored) {
+        return hold(Hold::NotInitialized);
+    }
+    if !base_scheduled {
+        return hold(Hold::BaseNotScheduled);
+    }
+    let referenced = referenced(&stored.spec, pod_clique);
+    let before = gated.len();
+    gated.retain(|pod| referenced.contains(pod.name.as_str()));
+    gated.sort_by(|one, other| one.name.cmp(&other.name));
+    let hold = (gated.len() < before).then_some(Hold::NotReferenced);
+    GateDecision { lift: gated, hold }
+}
+
+/// Whether every member of a gang has its minimum scheduled. `scheduled` gives the number of scheduled
+/// pods of a PodClique, or nothing when it does not exist.
+pub fn is_scheduled(gang: &PodGangSpec, scheduled: impl Fn(&str) -> Option<i32>) -> bool {
+    gang.pod_groups
+        .iter()
+        .all(|group| scheduled(&group.name).is_some_and(|number| number >= group.min_replicas))
+}
+
+fn is_initialized(gang: &PodGang) -> bool {
+    let conditions = gang.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .filter(|condition| condition.type_ == condition::pod_gang::INITIALIZED)
+        .any(|condition| condition.status == condition::TRUE)
+}
+
+fn referenced<'a>(gang: &'a PodGangSpec, pod_clique: &str) -> BTreeSet<&'a str> {
+    let groups = gang.pod_groups.iter().filter(|group| group.name == pod_clique);
+    groups.flat_map(|group| &group.pod_references).map(|pod| pod.name.as_str()).collect()
+}

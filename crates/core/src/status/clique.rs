@@ -1,0 +1,166 @@
+//! Status of a PodClique, from its pods.
+
+use grove_api::{
+    PodClique,
+    condition::{self, min_available as breach, pod_clique as reasons},
+    labels,
+    pod_clique::{PodCliqueStatus, PodCliqueUpdateProgress},
+};
+use jiff::Timestamp;
+
+use super::{
+    Outcome, Target,
+    condition::{Observation, observe},
+    min_available, template_hash_label,
+};
+use crate::pods::ObservedPod;
+
+/// What the status of a PodClique is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct CliqueFacts<'a> {
+    /// Name of the set.
+    pub set: &'a str,
+    /// The stored PodClique.
+    pub clique: &'a PodClique,
+    /// The hashes it should have.
+    pub target: Target<'a>,
+    /// Its pods, terminating ones included.
+    pub pods: &'a [ObservedPod],
+}
+
+/// The status of a PodClique. Conditions appear with the first complete reconcile.
+pub fn pod_clique(
+    facts: &CliqueFacts<'_>,
+    outcome: Outcome<'_>,
+    now: Timestamp,
+) -> PodCliqueStatus {
+    let mut status = facts.clique.status.clone().unwrap_or_default();
+    outcome.record(&mut status.observed_generation, &mut status.last_errors);
+    count_pods(facts, &mut status);
+    if !facts.is_member() {
+        let selector = labels::clique_pod_selector(facts.set, facts.name());
+        status.hpa_pod_selector = Some(selector);
+    }
+    advance_hashes(facts, &mut status);
+    if status.observed_generation.is_some() {
+        let scheduled = facts.observation_of_scheduled(&status);
+        observe(&mut status.conditions, scheduled, now);
+        let breached = facts.observation_of_breach(&status);
+        observe(&mut status.conditions, breached, now);
+    }
+    status
+}
+
+/// Terminating pods are left out of `replicas` only.
+fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
+    status.replicas = facts.count(|pod| !pod.deleting);
+    status.ready_replicas = facts.count(|pod| pod.ready);
+    status.scheduled_replicas = facts.count(|pod| pod.scheduled);
+    status.schedule_gated_replicas = facts.count(|pod| pod.schedule_gated);
+    let progress = status.update_progress.as_ref();
+    let target = progress
+        .map(|progress| progress.pod_template_hash.as_str())
+        .or_else(|| template_hash_label(facts.clique))
+        .or(status.current_pod_template_hash.as_deref());
+    if let Some(target) = target {
+        status.updated_replicas = facts.count(|pod| pod.template_hash.as_deref() == Some(target));
+    }
+}
+
+/// The current hashes move once all pods have the target template.
+fn advance_hashes(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
+    if status.updated_replicas != status.replicas {
+        return;
+    }
+    let target = facts.target;
+    let reached = match &status.update_progress {
+        Some(progress) if is_running(progress) => None,
+        Some(progress) => {
+            Some((&*progress.pod_template_hash, &*progress.pod_clique_set_generation_hash))
+        }
+        None if template_hash_label(facts.clique) == Some(target.template_hash) => {
+            target.generation_hash.map(|generation| (target.template_hash, generation))
+        }
+        None => None,
+    };
+    if let Some((template, generation)) = reached {
+        let (template, generation) = (template.to_owned(), generation.to_owned());
+        status.current_pod_template_hash = Some(template);
+        status.current_pod_clique_set_generation_hash = Some(generation);
+    }
+}
+
+fn is_running(progress: &PodCliqueUpdateProgress) -> bool {
+    progress.update_started_at.is_some() && progress.update_ended_at.is_none()
+}
+
+impl<'a> CliqueFacts<'a> {
+    fn name(&self) -> &'a str {
+        self.clique.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn is_member(&self) -> bool {
+        let all = self.clique.metadata.labels.as_ref();
+        all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))
+    }
+
+    fn count(&self, is: impl Fn(&ObservedPod) -> bool) -> i32 {
+        wire_count(self.pods.iter().filter(|pod| is(pod)).count())
+    }
+
+    fn observation_of_scheduled(&self, status: &PodCliqueStatus) -> Observation<'static> {
+        let (min, found) = (min_available(self.clique), status.scheduled_replicas);
+        let expected = format!("expected at least: {min}, found: {found}");
+        let (value, reason, message) = if found >= min {
+            let message = format!("Sufficient scheduled pods found. {expected}");
+            (condition::TRUE, reasons::SUFFICIENT_SCHEDULED_PODS, message)
+        } else {
+            let message = format!("Insufficient scheduled pods. {expected}");
+            (condition::FALSE, reasons::INSUFFICIENT_SCHEDULED_PODS, message)
+        };
+        self.observation(reasons::SCHEDULED, value, reason, message)
+    }
+
+    /// Pods that are scheduled and whose containers have not started yet count as good: they are on
+    /// their way.
+    fn observation_of_breach(&self, status: &PodCliqueStatus) -> Observation<'static> {
+        let (min, scheduled) = (min_available(self.clique), status.scheduled_replicas);
+        let failing = self.count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
+        let good = scheduled.saturating_sub(failing).max(0);
+        let (value, reason, message) = if status.update_progress.as_ref().is_some_and(is_running) {
+            let message = "Update is in progress".to_owned();
+            (condition::UNKNOWN, breach::UPDATE_IN_PROGRESS, message)
+        } else if scheduled < min {
+            let message = format!("Scheduled replicas ({scheduled}) below MinAvailable ({min})");
+            (condition::TRUE, reasons::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message)
+        } else if good < min {
+            let message = format!(
+                "Insufficient ready or starting pods. expected at least: {min}, found: {good}"
+            );
+            (condition::TRUE, reasons::INSUFFICIENT_READY_PODS, message)
+        } else {
+            let message = format!(
+                "Either sufficient ready or starting pods found. expected at least: {min}, found: \
+                 {good}"
+            );
+            (condition::FALSE, reasons::SUFFICIENT_READY_PODS, message)
+        };
+        self.observation(breach::BREACHED, value, reason, message)
+    }
+
+    fn observation(
+        &self,
+        type_: &'static str,
+        status: &'static str,
+        reason: &'static str,
+        message: String,
+    ) -> Observation<'static> {
+        let generation = self.clique.metadata.generation;
+        Observation { type_, status, reason, message, generation }
+    }
+}
+
+/// A number of objects as a status counter.
+pub(super) fn wire_count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,76 @@
+//! Writing a condition so that its time says when the status last flipped.
+
+use grove_api::condition::Condition;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// What was found out about one condition.
+pub(crate) struct Observation<'a> {
+    pub(crate) type_: &'a str,
+    pub(crate) status: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) message: String,
+    pub(crate) generation: Option<i64>,
+}
+
+/// Puts an observation into a list of conditions, in place when the type is there. Reason and message
+/// follow every observation; the time moves only with the status, because waiting periods are counted
+/// from it. The time has whole seconds, as everywhere in Kubernetes.
+pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, now: Timestamp) {
+    let stored = conditions.iter_mut().find(|condition| condition.type_ == seen.type_);
+    let condition = match stored {
+        Some(stored) => stored,
+        None => {
+            conditions.push_mut(Condition { type_: seen.type_.to_owned(), ..Condition::default() })
+        }
+    };
+    if condition.status != seen.status || condition.last_transition_time.is_none() {
+        seen.status.clone_into(&mut condition.status);
+        condition.last_transition_time = Some(whole_seconds(now));
+    }
+    seen.reason.clone_into(&mut condition.reason);
+    condition.message = seen.message;
+    condition.observed_generation = seen.generation;
+}
+
+fn whole_seconds(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// The status of a condition, if it is there.
+pub(crate) fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a str> {
+    let found = conditions.iter().find(|condition| condition.type_ == type_);
+    found.map(|condition| condition.status.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_api::condition::{FALSE, TRUE};
+
+    use super::*;
+
+    fn seen<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {
+        let generation = Some(1);
+        Observation { type_: "A", status, reason, message: reason.to_lowercase(), generation }
+    }
+
+    #[test]
+    fn time_moves_with_the_status_only() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let foreign = Condition { type_: "B".to_owned(), ..Condition::default() };
+        let mut conditions = vec![foreign.clone()];
+        let mut step = |second, status, reason| {
+            observe(&mut conditions, seen(status, reason), at(second));
+            assert_eq!((conditions.len(), &conditions[0]), (2, &foreign));
+            let own = &conditions[1];
+            assert_eq!((own.reason.as_str(), own.status.as_str()), (reason, status));
+            own.last_transition_time.clone().unwrap().0.as_second()
+        };
+
+        assert_eq!(step(1, TRUE, "X"), 1);
+        assert_eq!(step(2, TRUE, "Y"), 1);
+        assert_eq!(step(3, FALSE, "Y"), 3);
+        assert_eq!(step(4, FALSE, "Y"), 3);
+        assert_eq!(step(5, TRUE, "X"), 5);
+    }
+}

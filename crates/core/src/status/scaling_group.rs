@@ -1,0 +1,139 @@
+//! Status of a PodCliqueScalingGroup, from its member PodCliques.
+//!
+//! Only replicas below `spec.replicas` and members that the template names are looked at; PodCliques of
+//! a former layout do not count.
+
+use std::collections::BTreeMap;
+
+use grove_api::{
+    PodClique, PodCliqueScalingGroup,
+    condition::{
+        self, min_available as breach, pod_clique as member_conditions,
+        pod_clique_scaling_group as reasons,
+    },
+    labels,
+    pod_clique_scaling_group::PodCliqueScalingGroupStatus,
+};
+use jiff::Timestamp;
+
+use super::{
+    Outcome, Target,
+    clique::wire_count,
+    condition::{Observation, find, observe},
+    is_available, is_deleting, is_updated, template_hash_label,
+};
+use crate::layout::Clique;
+
+/// What one replica of a group contributes to the status of the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "five independent answers, each counted")]
+pub struct GroupReplica {
+    /// Every member has its minimum scheduled.
+    pub scheduled: bool,
+    /// Scheduled, and every member has its minimum ready.
+    pub available: bool,
+    /// Available, and every member is on the target template.
+    pub updated: bool,
+    /// Every member exists and none reports a breach.
+    pub healthy: bool,
+    /// Every member exists, has the label of the target template and has reported its hashes.
+    pub current: bool,
+}
+
+/// Judges one replica of a group by its members. `member` finds a PodClique by name; `template_hashes`
+/// has the hash of each clique of the template.
+pub fn group_replica<'a>(
+    members: &[Clique<'_>],
+    member: impl Fn(&str) -> Option<&'a PodClique>,
+    template_hashes: &BTreeMap<&str, String>,
+    generation_hash: Option<&str>,
+) -> GroupReplica {
+    let mut result = GroupReplica {
+        scheduled: true,
+        available: true,
+        updated: true,
+        healthy: true,
+        current: true,
+    };
+    for place in members {
+        let stored = member(&place.name).filter(|stored| !is_deleting(&stored.metadata));
+        let (Some(stored), Some(template_hash)) =
+            (stored, template_hashes.get(place.template.name.as_str()))
+        else {
+            return GroupReplica::default();
+        };
+        let is = |type_| stored.status.as_ref().and_then(|status| find(&status.conditions, type_));
+        result.scheduled &= is(member_conditions::SCHEDULED) == Some(condition::TRUE);
+        result.available &= is_available(stored);
+        result.updated &= is_updated(stored, Target { template_hash, generation_hash });
+        result.healthy &= is(breach::BREACHED) != Some(condition::TRUE);
+        result.current &=
+            template_hash_label(stored) == Some(template_hash) && has_reported_hashes(stored);
+    }
+    result.available &= result.scheduled;
+    result.updated &= result.available;
+    result
+}
+
+fn has_reported_hashes(clique: &PodClique) -> bool {
+    clique.status.as_ref().is_some_and(|status| {
+        status.current_pod_template_hash.is_some()
+            && status.current_pod_clique_set_generation_hash.is_some()
+    })
+}
+
+/// The status of a group. `replicas` are the judgements of its replicas `0..spec.replicas`, in any order;
+/// `generation_hash` is `status.currentGenerationHash` of the set.
+pub fn scaling_group(
+    set: &str,
+    group: &PodCliqueScalingGroup,
+    generation_hash: Option<&str>,
+    replicas: &[GroupReplica],
+    outcome: Outcome<'_>,
+    now: Timestamp,
+) -> PodCliqueScalingGroupStatus {
+    let mut status = group.status.clone().unwrap_or_default();
+    outcome.record(&mut status.observed_generation, &mut status.last_errors);
+    let number = |is: fn(&GroupReplica) -> bool| {
+        wire_count(replicas.iter().filter(|replica| is(replica)).count())
+    };
+    status.replicas = group.spec.replicas;
+    status.scheduled_replicas = number(|replica| replica.scheduled);
+    status.available_replicas = number(|replica| replica.available);
+    status.updated_replicas = number(|replica| replica.updated);
+    let name = group.metadata.name.as_deref().unwrap_or_default();
+    status.selector = Some(labels::scaling_group_pod_selector(set, name));
+    let updating = status
+        .update_progress
+        .as_ref()
+        .is_some_and(|it| it.update_started_at.is_some() && it.update_ended_at.is_none());
+    if !updating
+        && let Some(generation_hash) = generation_hash
+        && replicas.iter().all(|replica| replica.current)
+    {
+        status.current_pod_clique_set_generation_hash = Some(generation_hash.to_owned());
+    }
+    let breach = observation_of_breach(group, updating, number(|replica| replica.healthy));
+    observe(&mut status.conditions, breach, now);
+    status
+}
+
+fn observation_of_breach(
+    group: &PodCliqueScalingGroup,
+    updating: bool,
+    healthy: i32,
+) -> Observation<'static> {
+    let min = group.spec.min_available.unwrap_or(1);
+    let (status, reason, message) = if updating {
+        let message = "Update is in progress".to_owned();
+        (condition::UNKNOWN, breach::UPDATE_IN_PROGRESS, message)
+    } else if healthy < min {
+        let message = format!("PCSG replicas not in breach ({healthy}) below MinAvailable ({min})");
+        (condition::TRUE, reasons::INSUFFICIENT_AVAILABLE_REPLICAS, message)
+    } else {
+        let message = format!("PCSG replicas not in breach ({healthy}) meets MinAvailable ({min})");
+        (condition::FALSE, reasons::SUFFICIENT_AVAILABLE_REPLICAS, message)
+    };
+    let generation = group.metadata.generation;
+    Observation { type_: breach::BREACHED, status, reason, message, generation }
+}

@@ -1,0 +1,77 @@
+//! Status of a PodCliqueSet, from the cliques and groups of its replicas.
+
+use std::collections::BTreeMap;
+
+use grove_api::{
+    PodClique, PodCliqueScalingGroup, PodCliqueSet, labels, pod_clique_set::PodCliqueSetStatus,
+};
+
+use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
+use crate::layout::Layout;
+
+/// What one replica of a set contributes to the status of the set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetReplica {
+    /// Its standalone cliques and its groups are all available.
+    pub available: bool,
+    /// Available, and everything in it is on the target template.
+    pub updated: bool,
+}
+
+/// Judges one replica of a set. `clique` and `group` find objects by name, so whatever the layout does
+/// not name is not looked at.
+pub fn set_replica<'a>(
+    layout: &Layout<'_>,
+    set_replica: u32,
+    clique: impl Fn(&str) -> Option<&'a PodClique>,
+    group: impl Fn(&str) -> Option<&'a PodCliqueScalingGroup>,
+    template_hashes: &BTreeMap<&str, String>,
+    generation_hash: Option<&str>,
+) -> SetReplica {
+    let mut result = SetReplica { available: true, updated: true };
+    for place in layout.standalone_cliques(set_replica) {
+        let stored = clique(&place.name).filter(|stored| !is_deleting(&stored.metadata));
+        let (Some(stored), Some(template_hash)) =
+            (stored, template_hashes.get(place.template.name.as_str()))
+        else {
+            return SetReplica::default();
+        };
+        result.available &= is_available(stored);
+        result.updated &= is_updated(stored, Target { template_hash, generation_hash });
+    }
+    for place in layout.groups() {
+        let name = layout.scaling_group_name(set_replica, place);
+        let Some(stored) = group(&name).filter(|stored| !is_deleting(&stored.metadata)) else {
+            return SetReplica::default();
+        };
+        let status = stored.status.as_ref();
+        let available = status.map_or(0, |status| status.available_replicas);
+        let hash = status.and_then(|s| s.current_pod_clique_set_generation_hash.as_deref());
+        result.available &= available >= stored.spec.min_available.unwrap_or(1);
+        result.updated &= hash.is_some() && hash == generation_hash;
+    }
+    result.updated &= result.available;
+    result
+}
+
+/// The status of a set. `replicas` are the judgements of its replicas `0..spec.replicas`, in any order.
+/// A set without a generation hash gets the given one; afterwards it moves only with an update.
+pub fn pod_clique_set(
+    set: &PodCliqueSet,
+    generation_hash: &str,
+    replicas: &[SetReplica],
+    outcome: Outcome<'_>,
+) -> PodCliqueSetStatus {
+    let mut status = set.status.clone().unwrap_or_default();
+    outcome.record(&mut status.observed_generation, &mut status.last_errors);
+    let number = |is: fn(&SetReplica) -> bool| {
+        wire_count(replicas.iter().filter(|replica| is(replica)).count())
+    };
+    status.replicas = set.spec.replicas;
+    status.available_replicas = number(|replica| replica.available);
+    status.updated_replicas = number(|replica| replica.updated);
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    status.hpa_pod_selector = Some(labels::set_pod_selector(name));
+    status.current_generation_hash.get_or_insert_with(|| generation_hash.to_owned());
+    status
+}

@@ -1,0 +1,238 @@
+//! Groups and sets, from the documented minimal set with everything ready.
+
+use std::collections::BTreeMap;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, testkit};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{COMPLETE, at, clique, condition, settled};
+use crate::{
+    children,
+    layout::{Clique, Layout},
+    pods::testkit::running,
+    status::{GroupReplica, SetReplica, group_replica, pod_clique_set, scaling_group, set_replica},
+};
+
+/// The documented minimal set with everything ready, and its children by name.
+struct Demo {
+    set: PodCliqueSet,
+    cliques: BTreeMap<String, PodClique>,
+    groups: BTreeMap<String, PodCliqueScalingGroup>,
+}
+
+fn hashes() -> BTreeMap<&'static str, String> {
+    ["router", "leader", "worker"].map(|name| (name, "hash".to_owned())).into()
+}
+
+fn demo() -> Demo {
+    let mut set: PodCliqueSet =
+        serde_json::from_value(testkit::worked_examples()[1].clone()).unwrap();
+    set.metadata.name = Some("demo".to_owned());
+    set.status = None;
+    let layout = Layout::of(&set);
+    let group = &layout.groups()[0];
+    let mut places = layout.standalone_cliques(0);
+    places.extend((0..2).flat_map(|replica| layout.member_cliques(0, group, replica)));
+    let build = |place: &Clique<'_>| {
+        let replicas = place.template.spec.replicas;
+        let pods: Vec<_> = (0..3)
+            .take(usize::try_from(replicas).unwrap())
+            .map(|index| running(&format!("p{index}"), index))
+            .collect();
+        settled(clique(&place.name, replicas, place.min_available()), &pods)
+    };
+    let cliques = places.iter().map(|place| (place.name.clone(), build(place))).collect();
+    let mut demo = Demo { set: set.clone(), cliques, groups: BTreeMap::new() };
+    let mut object = children::scaling_group(&layout, 0, group, None);
+    object.metadata.generation = Some(1);
+    demo.groups.insert("demo-0-decode".to_owned(), object);
+    demo.settle_group();
+    demo
+}
+
+impl Demo {
+    fn group_replicas(&self) -> Vec<GroupReplica> {
+        let layout = Layout::of(&self.set);
+        let judge = |replica| {
+            let members = layout.member_cliques(0, &layout.groups()[0], replica);
+            group_replica(&members, |name| self.cliques.get(name), &hashes(), Some("gen"))
+        };
+        (0..2).map(judge).collect()
+    }
+
+    fn settle_group(&mut self) {
+        let replicas = self.group_replicas();
+        let group = self.groups.get_mut("demo-0-decode").unwrap();
+        group.status = Some(scaling_group("demo", group, Some("gen"), &replicas, COMPLETE, at(60)));
+    }
+
+    fn replica(&self) -> SetReplica {
+        self.replica_against(Some("gen"))
+    }
+
+    fn replica_against(&self, generation_hash: Option<&str>) -> SetReplica {
+        set_replica(
+            &Layout::of(&self.set),
+            0,
+            |name| self.cliques.get(name),
+            |name| self.groups.get(name),
+            &hashes(),
+            generation_hash,
+        )
+    }
+}
+
+#[test]
+fn ready_set_reports_what_the_documentation_shows() {
+    let demo = demo();
+
+    let status = pod_clique_set(&demo.set, "gen", &[demo.replica()], COMPLETE);
+
+    insta::assert_json_snapshot!(json!([status, demo.groups["demo-0-decode"].status]));
+}
+
+#[test]
+fn set_without_replicas_omits_the_count_and_keeps_a_known_hash() {
+    let mut set = demo().set;
+    set.spec.replicas = 0;
+    set.status = serde_json::from_value(json!({ "currentGenerationHash": "before" })).unwrap();
+
+    let status = pod_clique_set(&set, "gen", &[], COMPLETE);
+
+    let written = serde_json::to_value(status).unwrap();
+    assert_eq!(written.get("replicas"), None);
+    assert_eq!(written["availableReplicas"], 0);
+    assert_eq!(written["currentGenerationHash"], "before");
+}
+
+/// Something that happens to one member of the second group replica, and what remains true of it:
+/// scheduled, available, updated, healthy, current.
+type Damage = (fn(&mut PodClique), [bool; 5]);
+
+#[test]
+fn one_bad_member_spoils_its_group_replica() {
+    let deleted: fn(&mut PodClique) =
+        |clique| clique.metadata.deletion_timestamp = Some(Time(at(1)));
+    let damages: [Damage; 6] = [
+        (deleted, [false; 5]),
+        (|it| it.status = None, [false, false, false, true, false]),
+        (
+            |it| it.status.as_mut().unwrap().conditions[0].status = "False".to_owned(),
+            [false, false, false, true, true],
+        ),
+        (|it| it.status.as_mut().unwrap().ready_replicas = 1, [true, false, false, true, true]),
+        (
+            |it| it.status.as_mut().unwrap().conditions[1].status = "True".to_owned(),
+            [true, true, true, false, true],
+        ),
+        (|it| it.metadata.labels = None, [true, true, false, true, false]),
+    ];
+    for (damage, expected) in damages {
+        let mut demo = demo();
+        damage(demo.cliques.get_mut("demo-0-decode-1-worker").unwrap());
+
+        let [first, second] = demo.group_replicas()[..] else { unreachable!("two replicas") };
+
+        assert!(first.scheduled && first.available && first.updated);
+        let found =
+            [second.scheduled, second.available, second.updated, second.healthy, second.current];
+        assert_eq!(found, expected);
+    }
+    let mut demo = demo();
+    demo.cliques.remove("demo-0-decode-1-leader");
+    assert_eq!(demo.group_replicas()[1], GroupReplica::default());
+}
+
+#[test]
+fn group_is_breached_below_its_minimum_and_not_judged_during_an_update() {
+    let mut group = demo().groups.remove("demo-0-decode").unwrap();
+    let healthy = GroupReplica { healthy: true, ..GroupReplica::default() };
+    let judge = |group: &PodCliqueScalingGroup, replicas: &[GroupReplica]| {
+        let status = scaling_group("demo", group, Some("next"), replicas, COMPLETE, at(90));
+        let status = serde_json::to_value(status).unwrap();
+        let breached = condition(&status, "MinAvailableBreached");
+        (breached["status"].clone(), breached["message"].clone(), status)
+    };
+    let sick = GroupReplica::default();
+
+    let (breached, message, status) = judge(&group, &[sick, sick]);
+    assert_eq!(breached, "True");
+    assert_eq!(message, "PCSG replicas not in breach (0) below MinAvailable (1)");
+    assert_eq!(status["currentPodCliqueSetGenerationHash"], "gen");
+    assert_eq!(judge(&group, &[sick, healthy]).0, "False");
+    group.status.as_mut().unwrap().update_progress = serde_json::from_value(json!({
+        "updateStartedAt": "2026-08-01T10:00:00Z", "podCliqueSetGenerationHash": "next",
+    }))
+    .unwrap();
+    let current = GroupReplica { current: true, ..healthy };
+    let (breached, message, status) = judge(&group, &[current, current]);
+    assert_eq!((breached, message), (json!("Unknown"), json!("Update is in progress")));
+    assert_eq!(status["currentPodCliqueSetGenerationHash"], "gen");
+}
+
+#[test]
+fn set_replica_needs_every_clique_and_group() {
+    assert_eq!(demo().replica(), SetReplica { available: true, updated: true });
+    let available = SetReplica { available: true, updated: false };
+    let lost = SetReplica::default();
+    let mut outdated = demo();
+    let status = outdated.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap();
+    status.current_pod_template_hash = Some("old".to_owned());
+    let mut unready = demo();
+    unready.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap().ready_replicas = 0;
+    let mut gone = demo();
+    gone.cliques.remove("demo-0-router");
+    let mut leaving = demo();
+    let group = leaving.groups.get_mut("demo-0-decode").unwrap();
+    group.metadata.deletion_timestamp = Some(Time(at(1)));
+    let mut stale = demo();
+    let group = stale.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
+    group.current_pod_clique_set_generation_hash = None;
+    let mut short = demo();
+    let group = short.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
+    group.available_replicas = 0;
+    let mut groups_only = demo();
+    groups_only.set.spec.template.cliques.remove(0);
+    assert!(groups_only.replica().updated);
+    let group = groups_only.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
+    group.current_pod_clique_set_generation_hash = None;
+    assert_eq!(groups_only.replica_against(None), available);
+    for (demo, expected) in [
+        (outdated, available),
+        (unready, lost),
+        (gone, lost),
+        (leaving, lost),
+        (stale, available),
+        (short, lost),
+    ] {
+        assert_eq!(demo.replica(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn group_and_set_status_are_stable_and_ignore_the_order_of_replicas(
+        flags in prop::collection::vec(any::<[bool; 5]>(), 0..5),
+    ) {
+        let replica = |[scheduled, available, updated, healthy, current]: [bool; 5]| GroupReplica {
+            scheduled, available, updated, healthy, current,
+        };
+        let replicas: Vec<_> = flags.iter().copied().map(replica).collect();
+        let reversed: Vec<_> = replicas.iter().rev().copied().collect();
+        let mut demo = demo();
+        let group = demo.groups.get_mut("demo-0-decode").unwrap();
+        let status = scaling_group("demo", group, Some("gen"), &replicas, COMPLETE, at(70));
+        group.status = Some(status.clone());
+        let again = scaling_group("demo", group, Some("gen"), &reversed, COMPLETE, at(1_000));
+        prop_assert_eq!(again, status);
+
+        let replica = |flags: &[bool; 5]| SetReplica { available: flags[0], updated: flags[1] };
+        let replicas: Vec<_> = flags.iter().map(replica).collect();
+        let reversed: Vec<_> = replicas.iter().rev().copied().collect();
+        let status = pod_clique_set(&demo.set, "gen", &replicas, COMPLETE);
+        demo.set.status = Some(status.clone());
+        prop_assert_eq!(pod_clique_set(&demo.set, "other", &reversed, COMPLETE), status);
+    }
+}
