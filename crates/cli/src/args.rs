@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::exit;
+use crate::operator::OperatorArguments;
 
 /// Gang scheduling, scaling and updates of multi-part workloads on Kubernetes.
 #[derive(Debug, Parser)]
@@ -35,6 +36,36 @@ pub(crate) enum Command {
         /// Write one file per definition into this directory instead
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
+    },
+    /// Run the operator
+    ///
+    /// It serves the admission webhooks, keeps their certificate current, and takes part in
+    /// the election of a leader. The controllers are not part of it yet.
+    Operator(OperatorArguments),
+    /// Check PodCliqueSet manifests as the cluster would
+    ///
+    /// Every PodCliqueSet gets its defaults and is checked against the schema and the rules of the
+    /// admission webhook, without a cluster. Each finding is one line on standard output:
+    ///
+    ///     FILE:LINE: error: PodCliqueSet NAMESPACE/NAME: PATH: what is wrong
+    ///     FILE:LINE: warning: PodCliqueSet NAMESPACE/NAME: PATH: what to know
+    ///
+    /// LINE is that of the nearest key the file has. Other kinds are skipped; standard error says which,
+    /// and ends with a summary. Rules about topology and those of a scheduler backend need the cluster
+    /// and are not checked.
+    ///
+    /// Exit code 0 without errors (warnings may be there), 1 with errors, 2 when the configuration file
+    /// cannot be used, 6 when a manifest cannot be read.
+    #[command(verbatim_doc_comment)]
+    Validate {
+        /// Manifest to check, YAML or JSON; a directory for all its *.yaml, *.yml and *.json files, -
+        /// for standard input. May be repeated
+        #[arg(long, short, value_name = "PATH", required = true)]
+        filename: Vec<PathBuf>,
+        /// Operator configuration to check against, for scheduler profiles and MNNVL. Without it:
+        /// default-scheduler only, MNNVL off
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
 }
 

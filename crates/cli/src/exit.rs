@@ -7,21 +7,25 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Success = 0,
-    /// The command line makes no sense.
-    BadArguments = 1,
+    /// The command line, or what it asked to check, makes no sense.
+    Refused = 1,
+    /// The operator configuration cannot be used.
+    BadConfiguration = 2,
+    /// The cluster, or an address of this machine, cannot be used.
+    NoConnection = 4,
     /// The command line made sense, but the work could not be done.
     Failed = 6,
 }
 
-/// The table shown by `--help`. Codes 2 to 5 and 7 belong to the operator, which documents them; they are
-/// listed so that nobody gives them another meaning.
+/// The table shown by `--help`. Codes 3, 5 and 7 are for parts of the operator that do not exist yet; they
+/// are listed so that nobody gives them another meaning.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
-  1  bad arguments
+  1  bad arguments, or manifests with errors
   2  operator configuration cannot be loaded or is invalid
   3  topology could not be synchronised at start
-  4  connection to the cluster could not be set up
+  4  connection to the cluster, or a server of the operator, could not be set up
   5  a scheduler backend could not be initialised
   6  the command failed, or the operator could not start
   7  prerequisites of MNNVL support are missing";

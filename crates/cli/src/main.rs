@@ -3,6 +3,8 @@
 mod args;
 mod crds;
 mod exit;
+mod operator;
+mod validate;
 mod version;
 
 use std::{
@@ -23,12 +25,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
+fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     match &arguments.command {
-        Command::Version { output } => print(&version::render(*output)),
-        Command::Crds { output_dir: None } => print(&crds::render()),
-        Command::Crds { output_dir: Some(directory) } => crds::write_files(directory),
+        Command::Version { output } => print(&version::render(*output))?,
+        Command::Crds { output_dir: None } => print(&crds::render())?,
+        Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
+        Command::Operator(arguments) => return Ok(operator::run(arguments)),
+        Command::Validate { filename, config } => {
+            let report = validate::run(filename, config.as_deref())?;
+            print(&report.findings)?;
+            note(&report.notes);
+            return Ok(report.exit);
+        }
     }
+    Ok(Exit::Success)
 }
 
 /// Writes a whole answer to standard output. A reader that went away early has what it wanted.
@@ -40,19 +50,21 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Says something beside the answer. Nobody is left to tell when the terminal itself is gone.
+fn note(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Clap calls a request for help an error as well; that one goes to standard output and succeeds.
 fn refused_arguments(error: &clap::Error) -> Exit {
     // Nothing is left to tell anybody when the terminal itself is gone.
     let _ = error.print();
-    if error.use_stderr() { Exit::BadArguments } else { Exit::Success }
+    if error.use_stderr() { Exit::Refused } else { Exit::Success }
 }
 
-fn report(result: anyhow::Result<()>) -> Exit {
-    match result {
-        Ok(()) => Exit::Success,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
-            Exit::Failed
-        }
-    }
+fn report(result: anyhow::Result<Exit>) -> Exit {
+    result.unwrap_or_else(|error| {
+        note(&format!("error: {error:#}\n"));
+        Exit::Failed
+    })
 }

@@ -54,6 +54,8 @@ fn help_lists_commands_and_exit_codes() {
 fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_version", stdout(&["version", "--help"]));
     insta::assert_snapshot!("help_crds", stdout(&["crds", "--help"]));
+    insta::assert_snapshot!("help_validate", stdout(&["validate", "--help"]));
+    insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
 }
 
 #[test]
@@ -149,4 +151,105 @@ fn reader_that_goes_away_is_no_failure() {
 
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// Exit code, standard output and standard error of `grove validate` as one text.
+fn validate(args: &[&str]) -> String {
+    let output = grove(&[&["validate"], args].concat());
+    let [findings, notes] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    format!(
+        "exit code {}\n--- findings\n{findings}--- notes\n{notes}",
+        output.status.code().unwrap()
+    )
+}
+
+#[test]
+fn manifests_with_errors_are_refused_with_one_line_per_finding() {
+    insta::assert_snapshot!(validate(&["-f", "tests/manifests/wrong.yaml"]));
+}
+
+#[test]
+fn directory_means_its_manifests_in_order_and_the_configuration_decides() {
+    let args = ["-f", "tests/manifests/several"];
+
+    insta::assert_snapshot!("validate_directory", validate(&args));
+
+    let only_a = ["-f", "tests/manifests/several/a.yaml", "--config", "tests/manifests/kai.yaml"];
+    insta::assert_snapshot!("validate_with_configuration", validate(&only_a));
+}
+
+#[test]
+fn manifest_without_errors_is_accepted_from_standard_input_too() {
+    let example = "../../examples/minimal.yaml";
+    let accepted =
+        "exit code 0\n--- findings\n--- notes\nPodCliqueSets: 1, errors: 0, warnings: 0\n";
+    assert_eq!(validate(&["--filename", example]), accepted);
+    let output = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .args(["validate", "-f", "-"])
+        .stdin(fs::File::open(example).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let twice = validate(&["-f", example, "-f", example]);
+    assert!(twice.contains("PodCliqueSets: 2, errors: 0"), "{twice}");
+}
+
+#[test]
+fn configuration_that_cannot_be_used_ends_with_code_two() {
+    let manifest = "../../examples/minimal.yaml";
+    for (config, expected) in [
+        (
+            "tests/manifests/absent.yaml",
+            "error: cannot read tests/manifests/absent.yaml: No such file",
+        ),
+        (
+            "tests/manifests/wrong.yaml",
+            "error: cannot use tests/manifests/wrong.yaml: configuration line",
+        ),
+        (manifest, "error: cannot use ../../examples/minimal.yaml: configuration line"),
+    ] {
+        let (code, text) = failure(&["validate", "-f", manifest, "--config", config]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn manifests_that_cannot_be_read_are_a_failure() {
+    let empty = fresh_directory("no-manifests");
+    fs::create_dir_all(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    for (path, expected) in [
+        ("tests/absent.yaml", "error: cannot read tests/absent.yaml: No such file".to_owned()),
+        (empty, format!("error: {empty} has no *.yaml, *.yml or *.json files")),
+    ] {
+        let (code, text) = failure(&["validate", "-f", path]);
+        assert_eq!(code, 6, "{text}");
+        assert!(text.starts_with(&expected), "{text}");
+    }
+    let (code, text) = failure(&["validate"]);
+    assert_eq!(code, 1);
+    assert!(text.contains("--filename <PATH>"), "{text}");
+}
+
+#[test]
+fn the_operator_refuses_a_configuration_it_cannot_use_and_names_the_line() {
+    let directory = fresh_directory("operator-configuration");
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("config.yaml");
+    let header = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+    fs::write(&file, format!("{header}leaderElection:\n  enable: true\n")).unwrap();
+
+    let (code, error) = failure(&["operator", "--config", file.to_str().unwrap()]);
+
+    assert_eq!(code, 2);
+    assert!(error.contains("line 4"), "{error}");
+    assert!(error.contains("leaderElection.enable"), "{error}");
+    let (code, error) = failure(&["operator", "--config", "/does/not/exist.yaml"]);
+    assert_eq!(code, 2, "{error}");
+    let (code, error) = failure(&["operator"]);
+    assert_eq!(code, 1, "{error}");
+    assert_eq!(stdout(&["operator", "-v"]), stdout(&["version"]));
 }

@@ -1,0 +1,252 @@
+//! Puts the process together, part by part, in the order in which they depend on each other. They
+//! stop the other way round.
+
+use std::time::Duration;
+
+use grove_api::config::{CertProvisionMode, Endpoint, OperatorConfiguration};
+use grove_api::duration::GoDuration;
+use grove_api::{PodCliqueSet, labels};
+use grove_runtime::backoff::Backoff;
+use grove_runtime::cache::Caches;
+use grove_runtime::certificates::ServingCertificate;
+use grove_runtime::certificates::files::CertificateFiles;
+use grove_runtime::certificates::managed::{
+    AuthorityName, ManagedCertificate, ManagedConfig, Schedule,
+};
+use grove_runtime::fence::Fence;
+use grove_runtime::health;
+use grove_runtime::lease::{Elector, Leadership, LeaseConfig};
+use grove_runtime::process::{Env, Process, ProcessError};
+use grove_runtime::profiling;
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::serve::{ServeConfig, ServeError, Server};
+use grove_runtime::store::Store;
+use grove_runtime::watch::Selection;
+use grove_runtime::write::{WriteError, Writer};
+use kube::Client;
+
+use crate::options::{Options, WebhookAddress};
+use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
+use crate::views::SetView;
+use crate::{crds, webhooks};
+
+/// Field manager of the operator's writes.
+const MANAGER: &str = "grove-operator";
+/// Name of the Service in front of the operator.
+const SERVICE: &str = "grove-operator";
+/// How long a stop may take.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why the operator could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// An address cannot be used.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Nobody provides the certificate.
+    #[error(
+        "server.webhooks.certProvisionMode: {0:?} is not known; use \"auto\" (the operator makes \
+         its certificate) or \"manual\" (certificate files are mounted)"
+    )]
+    CertProvisionMode(String),
+    /// The CRDs could not be installed.
+    #[error("cannot install the CRDs: {0}")]
+    InstallCrds(#[source] WriteError),
+    /// A part failed or did not stop.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// Runs the operator until `env.shutdown`.
+pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
+    let configuration = &options.configuration;
+    let mut process = Process::new(env.clone(), GRACE);
+    serve_probes(&mut process, configuration, &env).await?;
+    let leadership = take_part(&mut process, &client, &options, &env);
+    let writer = Writer::new(client.clone(), &env, leadership.clone(), MANAGER);
+    if options.install_crds {
+        crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
+    }
+    let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
+    let mut registrations = vec![DEFAULTING, VALIDATING];
+    let sets: Option<Store<SetView>> = configuration.authorizer.enabled.then(|| {
+        registrations.push(AUTHORIZER);
+        let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
+        caches.start(declared)
+    });
+
+    let serving = ServingCertificate::new(&env.readiness);
+    let server = Server::bind(serve_config("webhooks", &configuration.server.webhooks.endpoint));
+    let server = server.await?;
+    let parts = Parts { client, options: &options, env: &env, writer, leadership };
+    parts.keep_certificate(&mut process, &registrations, serving.clone())?;
+    if let WebhookAddress::Host(host) = &options.webhooks {
+        let base = format!("https://{host}:{}", server.address().port());
+        parts.register(&mut process, &registrations, &base);
+    }
+    let router = webhooks::webhooks(&options, &env, sets).into_router();
+    let stage = process.stage("webhooks");
+    let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
+    stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
+    Ok(process.run().await?)
+}
+
+fn serve_config(name: &'static str, endpoint: &Endpoint) -> ServeConfig {
+    ServeConfig::new(name, endpoint.bind_address.clone(), endpoint.port)
+}
+
+/// Health, metrics and, if wanted, profiling: first to start and last to stop.
+async fn serve_probes(
+    process: &mut Process,
+    configuration: &OperatorConfiguration,
+    env: &Env,
+) -> Result<(), OperatorError> {
+    let mut endpoints = vec![
+        (
+            serve_config("health", &configuration.server.health_probes),
+            health::router(env.readiness.clone()),
+        ),
+        (
+            serve_config("metrics", &configuration.server.metrics),
+            health::metrics_router(env.metrics.clone()),
+        ),
+    ];
+    let debugging = &configuration.debugging;
+    if debugging.enable_profiling {
+        let config = ServeConfig::new(
+            "profiling",
+            debugging.pprof_bind_host.clone(),
+            debugging.pprof_bind_port,
+        );
+        endpoints.push((config, profiling::router(env.clock.clone())));
+    }
+    let stage = process.stage("probes");
+    for (config, router) in endpoints {
+        let server = Server::bind(config).await?;
+        let (env, connections) = (env.clone(), stage.clone());
+        stage.spawn(|_| server.run(router, None, env, connections));
+    }
+    Ok(())
+}
+
+fn take_part(process: &mut Process, client: &Client, options: &Options, env: &Env) -> Leadership {
+    let election = &options.configuration.leader_election;
+    if !election.enabled {
+        return Leadership::without_election();
+    }
+    let config = LeaseConfig {
+        lease: ObjectKey::new(&options.identity.namespace, &election.resource_name),
+        identity: options.identity.instance.clone(),
+        lease_duration: validated(election.lease_duration),
+        renew_deadline: validated(election.renew_deadline),
+        retry_period: validated(election.retry_period),
+    };
+    let elector = Elector::new(client.clone(), env, config);
+    let leadership = elector.leadership();
+    process.stage("lease").spawn(|shutdown| elector.run(shutdown));
+    leadership
+}
+
+/// What the webhook parts share.
+struct Parts<'a> {
+    client: Client,
+    options: &'a Options,
+    env: &'a Env,
+    writer: Writer,
+    leadership: Leadership,
+}
+
+impl Parts<'_> {
+    fn keep_certificate(
+        &self,
+        process: &mut Process,
+        registrations: &[Registration],
+        serving: ServingCertificate,
+    ) -> Result<(), OperatorError> {
+        let stage = process.stage("certificates");
+        let webhooks = &self.options.configuration.server.webhooks;
+        match &webhooks.cert_provision_mode {
+            CertProvisionMode::Auto => {
+                let config = self.managed_config(registrations);
+                let managed = ManagedCertificate::new(
+                    config,
+                    &self.client,
+                    self.env,
+                    &stage,
+                    self.writer.clone(),
+                    self.leadership.clone(),
+                    serving,
+                );
+                stage.spawn(|shutdown| managed.run(shutdown));
+            }
+            CertProvisionMode::Manual => {
+                let files = CertificateFiles::new(webhooks.server_cert_dir.clone(), serving);
+                let clock = self.env.clock.clone();
+                stage.spawn(|shutdown| files.run(clock, shutdown));
+            }
+            CertProvisionMode::Unknown(mode) => {
+                return Err(OperatorError::CertProvisionMode(mode.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn managed_config(&self, registrations: &[Registration]) -> ManagedConfig {
+        let namespace = &self.options.identity.namespace;
+        let mut names = vec![
+            format!("{SERVICE}.{namespace}.svc"),
+            SERVICE.to_owned(),
+            format!("{SERVICE}.{namespace}"),
+            format!("{SERVICE}.{namespace}.svc.cluster.local"),
+        ];
+        if let WebhookAddress::Host(host) = &self.options.webhooks {
+            names.push(host.clone());
+        }
+        let own = [
+            (labels::MANAGED_BY, labels::MANAGED_BY_VALUE),
+            (labels::COMPONENT, CERTIFICATE),
+            (labels::PART_OF, "grove"),
+        ];
+        let secret = &self.options.configuration.server.webhooks.secret_name;
+        ManagedConfig {
+            secret: ObjectKey::new(namespace, secret),
+            labels: own.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            names,
+            authority: AuthorityName {
+                common_name: "Grove-CA".to_owned(),
+                organization: "Grove".to_owned(),
+            },
+            webhooks: registrations.iter().map(Registration::webhook).collect(),
+            schedule: Schedule::default(),
+        }
+    }
+
+    /// Registers the webhooks under `base` once this replica leads.
+    fn register(&self, process: &mut Process, registrations: &[Registration], base: &str) {
+        let applies: Vec<_> = registrations.iter().map(|one| one.at(base)).collect();
+        let (writer, leadership, env) =
+            (self.writer.clone(), self.leadership.clone(), self.env.clone());
+        let part = env.readiness.part("webhook registration");
+        process.stage("registration").spawn(|shutdown| async move {
+            let register = async {
+                leadership.acquired(&env.clock).await;
+                for apply in applies {
+                    let mut failures = 0;
+                    while let Err(error) = writer.execute(&Fence::default(), &apply).await {
+                        failures += 1;
+                        part.not_ready(error.to_string());
+                        env.clock.sleep(Backoff::WATCH.after(failures, &env.rng)).await;
+                    }
+                }
+                part.ready();
+            };
+            futures::future::select(std::pin::pin!(shutdown.requested()), std::pin::pin!(register))
+                .await;
+        });
+    }
+}
+
+/// Validation has refused durations that are not positive.
+fn validated(duration: GoDuration) -> Duration {
+    duration.to_std().unwrap_or_default()
+}

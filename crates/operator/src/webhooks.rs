@@ -1,0 +1,121 @@
+//! The admission webhooks: reviews in, verdicts out. The rules are `grove_core::admission`'s; here
+//! they get what they ask for from the review, the configuration and the cache.
+
+use std::sync::Arc;
+
+use grove_api::PodCliqueSet;
+use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
+use grove_runtime::admission::{Request, Verdict, Webhooks};
+use grove_runtime::process::Env;
+use grove_runtime::resource::ObjectKey;
+use grove_runtime::store::Store;
+use kube::core::admission::Operation;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::options::Options;
+use crate::registration::{AUTHORIZER, DEFAULTING, VALIDATING};
+use crate::views::{ManagedObject, SetView};
+
+/// Reviews that run at once.
+const CONCURRENCY: usize = 64;
+
+/// All webhooks. The authorizer is there when it is given the sets it protects.
+pub(crate) fn webhooks(options: &Options, env: &Env, sets: Option<Store<SetView>>) -> Webhooks {
+    let context = Arc::new(Context::from(&options.configuration));
+    let webhooks = Webhooks::new(env, CONCURRENCY)
+        .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
+        .route(VALIDATING.path, VALIDATING.name, move |request| {
+            let context = context.clone();
+            async move { validate(&request, &context) }
+        });
+    let Some(sets) = sets else { return webhooks };
+    let guards = Arc::new(Guards {
+        operator: options.identity.user_name(),
+        exempt: options.configuration.authorizer.exempt_service_account_user_names.clone(),
+    });
+    webhooks.route(AUTHORIZER.path, AUTHORIZER.name, move |request| {
+        let (guards, sets) = (guards.clone(), sets.clone());
+        async move { authorize(&request, &guards, &sets) }
+    })
+}
+
+fn default(request: &Request) -> Verdict {
+    let raw = match decode::<Value>(request.object.as_deref()) {
+        Ok(raw) => raw,
+        Err(verdict) => return *verdict,
+    };
+    match admission::default_patch(&raw) {
+        Ok(patch) => Verdict::patch(patch),
+        Err(error) => Verdict::undecodable(error.to_string()),
+    }
+}
+
+fn validate(request: &Request, context: &Context) -> Verdict {
+    let new = match decode_set(request.object.as_deref()) {
+        Ok(set) => set,
+        Err(verdict) => return *verdict,
+    };
+    let verdict = match request.operation {
+        Operation::Create => admission::validate_create(&new, context),
+        Operation::Update => match decode_set(request.old_object.as_deref()) {
+            Ok(old) => admission::validate_update(&new, &old, context),
+            Err(verdict) => return *verdict,
+        },
+        Operation::Delete | Operation::Connect => return Verdict::allow(),
+    };
+    let answer = verdict.message().map_or_else(Verdict::allow, Verdict::deny);
+    answer.warn(verdict.warnings)
+}
+
+fn authorize(request: &Request, guards: &Guards, sets: &Store<SetView>) -> Verdict {
+    if request.operation == Operation::Connect {
+        return Verdict::allow();
+    }
+    let object = request.old_object.as_deref().or(request.object.as_deref());
+    let object = match decode::<ManagedObject>(object) {
+        Ok(object) => object,
+        Err(verdict) => return *verdict,
+    };
+    if !sets.is_synced() {
+        return Verdict::failed("the operator has not read the PodCliqueSets yet; try again");
+    }
+    let managed = ManagedRequest {
+        operation: match request.operation {
+            Operation::Create => admission::Operation::Create,
+            Operation::Update => admission::Operation::Update,
+            Operation::Delete => admission::Operation::Delete,
+            Operation::Connect => admission::Operation::Connect,
+        },
+        user: request.user_info.username.as_deref().unwrap_or_default(),
+        is_pod: request.kind.group.is_empty() && request.kind.kind == "Pod",
+        namespace: &request.namespace,
+        name: &request.name,
+        part_of: object.part_of(),
+    };
+    let lookup = |set: &str| {
+        let set = sets.get(&ObjectKey::new(&request.namespace, set));
+        Ok::<_, std::convert::Infallible>(set.map(|set| Protection::of(Some(set.annotations()))))
+    };
+    let Ok(decision) = admission::authorize(&managed, guards, lookup);
+    match decision {
+        Decision::Allow { warnings } => Verdict::allow().warn(warnings),
+        Decision::Deny { message } => Verdict::deny(message),
+    }
+}
+
+/// Decodes a part of a review, or the verdict about one that cannot be decoded.
+fn decode<T: serde::de::DeserializeOwned>(object: Option<&RawValue>) -> Result<T, Box<Verdict>> {
+    let object =
+        object.ok_or_else(|| Box::new(Verdict::undecodable("the review has no object")))?;
+    serde_json::from_str(object.get())
+        .map_err(|error| Box::new(Verdict::undecodable(error.to_string())))
+}
+
+fn decode_set(object: Option<&RawValue>) -> Result<PodCliqueSet, Box<Verdict>> {
+    let raw = decode::<Value>(object)?;
+    admission::decode(&raw).map_err(|error| Box::new(Verdict::undecodable(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use std::collections::BTreeSet;
+
+use grove_runtime::clock::Clock;
+use grove_runtime::resource::Resource;
+use grove_runtime::store::StoreBuilder;
+use serde_json::json;
+
+use super::*;
+
+fn context() -> Context {
+    Context {
+        enabled_schedulers: BTreeSet::from(["default-scheduler".to_owned()]),
+        default_scheduler: "default-scheduler".to_owned(),
+        mnnvl_enabled: false,
+    }
+}
+
+fn set() -> Value {
+    let clique = json!({
+        "name": "worker",
+        "spec": {
+            "roleName": "worker",
+            "replicas": 2,
+            "podSpec": {"containers": [{"name": "c", "image": "busybox"}]},
+        },
+    });
+    json!({
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": "demo", "namespace": "team-a"},
+        "spec": {"replicas": 1, "template": {"cliques": [clique]}},
+    })
+}
+
+fn review(operation: &str, object: Option<&Value>, old: Option<&Value>) -> Request {
+    let gvk = json!({"group": "grove.io", "version": "v1alpha1", "kind": "PodCliqueSet"});
+    let gvr = json!({"group": "grove.io", "version": "v1alpha1", "resource": "podcliquesets"});
+    serde_json::from_str(
+        &json!({
+            "uid": "u", "kind": gvk, "resource": gvr, "operation": operation,
+            "name": "demo", "namespace": "team-a", "userInfo": {"username": "alice"},
+            "object": object, "oldObject": old,
+        })
+        .to_string(),
+    )
+    .unwrap()
+}
+
+fn defaulted() -> Value {
+    let mut set = set();
+    let Verdict::Allow { patch: Some(patch), .. } = default(&review("CREATE", Some(&set), None))
+    else {
+        panic!("defaults make a patch")
+    };
+    json_patch::patch(&mut set, &patch).unwrap();
+    set
+}
+
+#[test]
+fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
+    let set = defaulted();
+
+    assert_eq!(set["spec"]["template"]["terminationDelay"], "4h0m0s");
+    assert_eq!(default(&review("UPDATE", Some(&set), None)), Verdict::allow());
+}
+
+#[test]
+fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
+    let mut set = defaulted();
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
+    let allowed = validate(&review("CREATE", Some(&set), None), &context());
+    assert!(
+        matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.len() == 1),
+        "{allowed:?}"
+    );
+
+    let old = set.clone();
+    set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
+    let Verdict::Deny(denial) = validate(&review("UPDATE", Some(&set), Some(&old)), &context())
+    else {
+        panic!("immutable")
+    };
+    assert_eq!(denial.code, 403);
+    assert!(denial.message.contains("field is immutable"), "{}", denial.message);
+}
+
+#[test]
+fn what_cannot_be_decoded_is_answered_with_400() {
+    let mut set = set();
+    set["spec"]["template"]["terminationDelay"] = json!("abc");
+
+    for verdict in [
+        default(&review("CREATE", Some(&set), None)),
+        validate(&review("CREATE", Some(&set), None), &context()),
+        default(&review("CREATE", None, None)),
+    ] {
+        assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 400), "{verdict:?}");
+    }
+}
+
+#[test]
+fn the_authorizer_answers_nothing_before_it_knows_the_sets() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _guard = runtime.enter();
+    let env = Env::new(Clock::system(), 1);
+    let sets =
+        StoreBuilder::<SetView>::new(Resource::of::<PodCliqueSet>(), env.metrics.clone()).build();
+    let guards = Guards { operator: "operator".to_owned(), exempt: Vec::new() };
+    let service = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "demo"}}});
+
+    let verdict = authorize(&review("UPDATE", Some(&service), Some(&service)), &guards, &sets);
+
+    assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 500), "{verdict:?}");
+}
