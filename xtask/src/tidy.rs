@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-podgrouper", &["grove-api", "grove-workload", "grove-runtime"]),
     ("grove-scheduler", &["grove-api", "grove-placement", "grove-workload", "grove-runtime"]),
     ("grove-apiserver", &[]),
+    ("grove-initc", &["grove-api", "grove-runtime"]),
     ("grove-nodes", &["grove-runtime"]),
     ("grove-dashboard", &["grove-api", "grove-placement", "grove-runtime"]),
     ("xtask", &[]),

@@ -27,6 +27,15 @@ pub struct Change<'a, T> {
     pub initial: bool,
 }
 
+/// Why the watch that fills a store does not work at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Status code, where the server answered at all.
+    pub code: Option<u16>,
+    /// What happened, for people.
+    pub message: String,
+}
+
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type IndexFn<T> = Box<dyn Fn(&T) -> Option<String> + Send + Sync>;
 type Waiter = Box<dyn FnOnce() + Send>;
@@ -67,6 +76,7 @@ impl<T: View> StoreBuilder<T> {
                 gone_waiters: BTreeMap::new(),
             }),
             synced: watch::channel(false).0,
+            trouble: watch::channel(None).0,
             resync: Notify::new(),
         }))
     }
@@ -137,6 +147,7 @@ struct Shared<T> {
     /// listener misses none. Always taken before `state`.
     followers: Mutex<Followers<T>>,
     synced: watch::Sender<bool>,
+    trouble: watch::Sender<Option<Trouble>>,
     resync: Notify,
 }
 
@@ -240,6 +251,20 @@ impl<T: View> Store<T> {
     /// Asks for a new list, because the cache seems to be stuck behind the server.
     pub fn request_resync(&self) {
         self.0.resync.notify_one();
+    }
+
+    /// What keeps the watch from following the server, as it comes and goes. The contents stay
+    /// readable meanwhile, and grow old.
+    pub fn trouble(&self) -> watch::Receiver<Option<Trouble>> {
+        self.0.trouble.subscribe()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.0.trouble.send_if_modified(|current| {
+            let changed = *current != trouble;
+            *current = trouble;
+            changed
+        });
     }
 
     /// Waits for [`Store::request_resync`].

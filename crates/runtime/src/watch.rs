@@ -34,11 +34,14 @@ use crate::health::Part;
 use crate::metrics::Metrics;
 use crate::resource::{ObjectKey, Resource};
 use crate::rng::Rng;
-use crate::store::Store;
+use crate::store::{Store, Trouble};
 use crate::view::View;
 
 /// The annotation on the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// A watch that ends sooner counts as a failure.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Which objects of a kind to cache.
 #[derive(Clone, Debug)]
@@ -113,11 +116,11 @@ enum WatchError {
     NotServed(Resource),
     #[error("{} {}: {}", .0.code, .0.reason, .0.message)]
     Api(Box<Status>),
-    #[error("connection: {0}")]
+    #[error("connection: {}", with_causes(.0))]
     Connection(#[from] kube::Error),
     #[error("nothing arrived for {} s, not even a bookmark", .0.as_secs())]
     Idle(Duration),
-    #[error("the server ended the watch at once")]
+    #[error("the watch ended at once")]
     EndedAtOnce,
     #[error("not understood: {0}")]
     Decode(#[from] serde_json::Error),
@@ -234,6 +237,8 @@ impl<T: View> Watcher<T> {
 
     fn failed(&self, error: &WatchError, failures: u32) {
         self.metrics.watch_event(&self.selection.resource, "failure");
+        let trouble = Trouble { code: error.code(), message: error.to_string() };
+        self.store.set_trouble(Some(trouble));
         if !self.store.is_synced() {
             self.readiness.not_ready(error.to_string());
         }
@@ -315,7 +320,7 @@ impl<T: View> Watcher<T> {
             }
             opened => Lines::new(opened?),
         };
-        let mut heard = false;
+        let opened_at = self.clock.now();
         loop {
             let line = tokio::select! {
                 biased;
@@ -329,9 +334,10 @@ impl<T: View> Watcher<T> {
                 return Err(WatchError::Idle(self.config.idle_timeout));
             };
             let Some(line) = line? else {
-                return if heard { Ok(()) } else { Err(WatchError::EndedAtOnce) };
+                // Without a pause, a proxy that cuts every watch would keep us busy.
+                let lasted = self.clock.now().since(opened_at);
+                return if lasted < SHORTEST { Err(WatchError::EndedAtOnce) } else { Ok(()) };
             };
-            heard = true;
             match self.event(&line, resume, &mut listing) {
                 Err(error) if error.is_expired() => {
                     self.gap(resume);
@@ -350,6 +356,7 @@ impl<T: View> Watcher<T> {
         };
         let response = response?;
         if response.status().is_success() {
+            self.store.set_trouble(None);
             return Ok(response.into_body());
         }
         let code = response.status().as_u16();
@@ -463,9 +470,34 @@ impl WatchError {
         }
     }
 
+    /// Status code of the server's answer.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::NotServed(_) => Some(404),
+            Self::Api(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
     fn is_expired(&self) -> bool {
         matches!(self, Self::Api(status) if status.code == 410)
     }
+}
+
+/// The error with everything that led to it: what the client says first is that it failed, and only
+/// the innermost cause tells whether the server refused, is away or shows a wrong certificate.
+fn with_causes(error: &kube::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let said = error.to_string();
+        // Some errors repeat their cause in their own words.
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 fn parse_version(version: &str) -> Result<u64, serde_json::Error> {

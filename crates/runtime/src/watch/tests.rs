@@ -263,3 +263,34 @@ async fn a_resync_on_request_lists_again() {
 
     assert!(w.names().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_told_before_and_after_the_first_list_until_the_server_answers() {
+    let w = world(vec![
+        refuses(403, "Forbidden"),
+        hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
+        refuses(401, "Unauthorized"),
+        hangs(vec![line("ADDED", &object("b", 15))]),
+    ]);
+    let mut trouble = w.store.trouble();
+    let mut told = Vec::new();
+    while told.len() < 5 {
+        trouble.changed().await.unwrap();
+        let now = trouble.borrow_and_update().clone();
+        told.push(now.map(|trouble| (trouble.code, trouble.message)));
+    }
+
+    let says = |code, message: &str| Some((code, message.to_owned()));
+    assert_eq!(
+        told,
+        [
+            says(Some(403), "403 Forbidden: "),
+            None,
+            says(None, "nothing arrived for 90 s, not even a bookmark"),
+            says(Some(401), "401 Unauthorized: "),
+            None,
+        ]
+    );
+    w.observed(15).await;
+    assert_eq!(w.names(), ["a", "b"], "the contents outlive the trouble");
+}

@@ -1,0 +1,162 @@
+//! The wait itself: follow the pods of the gang until all parents are ready.
+//!
+//! A session is one client and one watch. The watch mends itself; a new session is needed only when
+//! the server refuses the credentials, because those in use may be older than those on disk. The
+//! order is always look, then say, then wait until something changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use grove_api::labels;
+use grove_runtime::backoff::Backoff;
+use grove_runtime::cache::Caches;
+use grove_runtime::health::Readiness;
+use grove_runtime::process::{Env, Process};
+use grove_runtime::store::{Store, Trouble};
+use grove_runtime::watch::Selection;
+use kube::Client;
+use tokio::sync::{Notify, watch};
+
+use crate::complaints::{Complaints, Kind};
+use crate::credentials::{self, CredentialsError};
+use crate::parent::Parents;
+use crate::pod::{PODS, PodView};
+use crate::pod_info::PodInfo;
+use crate::progress::Progress;
+
+/// A wait for parents.
+pub(crate) struct Wait {
+    env: Env,
+    info: PodInfo,
+    parents: Parents,
+    complaints: Complaints,
+    last: Option<Progress>,
+}
+
+/// Why a session is over.
+enum Ended {
+    /// All parents are ready.
+    Done,
+    /// The server does not accept the credentials that were read.
+    CredentialsRefused,
+}
+
+impl Wait {
+    pub(crate) fn new(env: Env, info: PodInfo, parents: Parents) -> Self {
+        Self { env, info, parents, complaints: Complaints::default(), last: None }
+    }
+
+    /// Returns when all parents are ready.
+    pub(crate) async fn run(mut self) -> anyhow::Result<()> {
+        let PodInfo { namespace, pod_gang } = &self.info;
+        tracing::info!(%namespace, %pod_gang, "waiting for {}", self.parents);
+        let mut failures = 0;
+        loop {
+            match credentials::load().await {
+                Ok(client) => match self.session(client, &mut failures).await? {
+                    Ended::Done => return Ok(()),
+                    Ended::CredentialsRefused => {}
+                },
+                Err(CredentialsError::NotYet(error)) => {
+                    self.complain(Kind::Credentials, &error);
+                }
+                Err(CredentialsError::Never(error)) => return Err(error),
+            }
+            failures += 1;
+            self.env.clock.sleep(Backoff::WATCH.after(failures, &self.env.rng)).await;
+        }
+    }
+
+    async fn session(&mut self, client: Client, failures: &mut u32) -> anyhow::Result<Ended> {
+        // Each session reports its own readiness, or those of the past would pile up.
+        let env = Env { readiness: Readiness::new(), ..self.env.clone() };
+        let mut process = Process::new(env.clone(), Duration::ZERO);
+        let mut caches = Caches::new(client, &env, process.stage("pods"));
+        let selection = Selection::all(PODS).namespace(&self.info.namespace).labels(&format!(
+            "{}={}",
+            labels::POD_GANG,
+            self.info.pod_gang
+        ));
+        let store = caches.start(caches.declare::<PodView>(selection));
+        let ended = tokio::select! {
+            biased;
+            broken = process.run() => {
+                broken.context("the watch of pods ended")?;
+                anyhow::bail!("the watch of pods ended without a reason");
+            }
+            ended = self.follow(&store) => ended,
+        };
+        if store.is_synced() {
+            *failures = 0;
+        }
+        Ok(ended)
+    }
+
+    async fn follow(&mut self, store: &Store<PodView>) -> Ended {
+        let changed = Arc::new(Notify::new());
+        let notify = changed.clone();
+        store.on_change(move |_| notify.notify_one());
+        let mut trouble = store.trouble();
+        loop {
+            let kind = self.hear(store, &mut trouble);
+            if store.is_synced() && self.look(store) {
+                return Ended::Done;
+            }
+            if kind == Some(Kind::Unauthorized) {
+                return Ended::CredentialsRefused;
+            }
+            let repeat = kind.and_then(|kind| self.complaints.due(kind));
+            let clock = self.env.clock.clone();
+            tokio::select! {
+                biased;
+                () = changed.notified() => {}
+                () = store.synced(), if !store.is_synced() => {}
+                _ = trouble.changed() => {}
+                () = clock.sleep_until(repeat.unwrap_or_default()), if repeat.is_some() => {}
+            }
+        }
+    }
+
+    /// Counts, tells what is new, and returns whether the wait is over.
+    fn look(&mut self, store: &Store<PodView>) -> bool {
+        let pods = store.all();
+        let progress = Progress::of(&self.parents, pods.iter().filter_map(|pod| pod.counts_for()));
+        let done = progress.done();
+        if done {
+            tracing::info!("done: all parents are ready");
+        } else if self.last.as_ref() != Some(&progress) {
+            tracing::info!("waiting: {progress}");
+        }
+        self.last = Some(progress);
+        done
+    }
+
+    /// Tells trouble that is new or lasts, and that it is over. Returns what there is now.
+    fn hear(
+        &mut self,
+        store: &Store<PodView>,
+        trouble: &mut watch::Receiver<Option<Trouble>>,
+    ) -> Option<Kind> {
+        let trouble = trouble.borrow_and_update().clone();
+        let Some(trouble) = trouble else {
+            // Before the first list, no trouble means only that nothing was tried yet.
+            if store.is_synced() && self.complaints.over() {
+                tracing::info!("pods can be watched now");
+            }
+            return None;
+        };
+        let kind = Kind::of(&trouble);
+        self.complain(kind, &trouble.message);
+        Some(kind)
+    }
+
+    fn complain(&mut self, kind: Kind, cause: &str) {
+        if self.complaints.tell(kind, self.env.clock.now()) {
+            tracing::warn!(%cause, "{kind}; trying on");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
