@@ -39,8 +39,9 @@ pub(crate) enum Command {
     },
     /// Run the operator
     ///
-    /// It serves the admission webhooks, keeps their certificate current, and takes part in
-    /// the election of a leader. The controllers are not part of it yet.
+    /// It turns every PodCliqueSet into cliques, scaling groups, gangs and pods, keeps them as the set
+    /// says, and checks sets before they are stored. Of several replicas one leads; all of them
+    /// answer webhooks.
     Operator(OperatorArguments),
     /// Check PodCliqueSet manifests as the cluster would
     ///

@@ -46,6 +46,9 @@ pub(crate) struct OperatorArguments {
         default_value = "grove-operator"
     )]
     service_account: String,
+    /// Image of the start-order container, without tag; the tag is the operator's version
+    #[arg(long, value_name = "IMAGE", env = "GROVE_INIT_CONTAINER_IMAGE", hide_env_values = true)]
+    init_image: Option<String>,
     /// Log filter, for example info,kube=debug; replaces the level of the configuration
     #[arg(long, value_name = "FILTER", env = "GROVE_LOG", hide_env_values = true)]
     log: Option<String>,
@@ -118,6 +121,10 @@ async fn serve(
             .clone()
             .map_or(WebhookAddress::Service, WebhookAddress::Host),
         install_crds: arguments.install_crds,
+        init_image: arguments
+            .init_image
+            .as_ref()
+            .map(|image| format!("{image}:{}", env!("CARGO_PKG_VERSION"))),
     };
     let operator = grove_operator::run(connection.client, options, env.clone());
     tokio::select! {

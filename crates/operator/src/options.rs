@@ -13,6 +13,9 @@ pub struct Options {
     pub webhooks: WebhookAddress,
     /// Whether to install or upgrade the CRDs at start.
     pub install_crds: bool,
+    /// Image of the start-order container, with tag. Without it, sets that need the container
+    /// cannot start.
+    pub init_image: Option<String>,
 }
 
 /// Who a replica of the operator is.

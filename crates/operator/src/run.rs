@@ -1,11 +1,13 @@
 //! Puts the process together, part by part, in the order in which they depend on each other. They
 //! stop the other way round.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use grove_api::config::{CertProvisionMode, Endpoint, OperatorConfiguration};
 use grove_api::duration::GoDuration;
-use grove_api::{PodCliqueSet, labels};
+use grove_api::labels;
 use grove_runtime::backoff::Backoff;
 use grove_runtime::cache::Caches;
 use grove_runtime::certificates::ServingCertificate;
@@ -13,22 +15,23 @@ use grove_runtime::certificates::files::CertificateFiles;
 use grove_runtime::certificates::managed::{
     AuthorityName, ManagedCertificate, ManagedConfig, Schedule,
 };
+use grove_runtime::controller::{Attempt, Controller, Due};
 use grove_runtime::fence::Fence;
 use grove_runtime::health;
 use grove_runtime::lease::{Elector, Leadership, LeaseConfig};
-use grove_runtime::process::{Env, Process, ProcessError};
+use grove_runtime::process::{Env, Process, ProcessError, Stage};
 use grove_runtime::profiling;
-use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::queue::{Key, Queue};
+use grove_runtime::resource::ObjectKey;
 use grove_runtime::serve::{ServeConfig, ServeError, Server};
-use grove_runtime::store::Store;
-use grove_runtime::watch::Selection;
 use grove_runtime::write::{WriteError, Writer};
 use kube::Client;
 
 use crate::options::{Options, WebhookAddress};
+use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
-use crate::views::SetView;
-use crate::{crds, webhooks};
+use crate::world::World;
+use crate::{clique, crds, group, replica, set, webhooks};
 
 /// Field manager of the operator's writes.
 const MANAGER: &str = "grove-operator";
@@ -68,12 +71,11 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
+    let world = World::start(&mut caches);
     let mut registrations = vec![DEFAULTING, VALIDATING];
-    let sets: Option<Store<SetView>> = configuration.authorizer.enabled.then(|| {
+    if configuration.authorizer.enabled {
         registrations.push(AUTHORIZER);
-        let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
-        caches.start(declared)
-    });
+    }
 
     let serving = ServingCertificate::new(&env.readiness);
     let server = Server::bind(serve_config("webhooks", &configuration.server.webhooks.endpoint));
@@ -84,10 +86,11 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         let base = format!("https://{host}:{}", server.address().port());
         parts.register(&mut process, &registrations, &base);
     }
-    let router = webhooks::webhooks(&options, &env, sets).into_router();
+    let router = webhooks::webhooks(&options, &env, &world.sets).into_router();
     let stage = process.stage("webhooks");
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
+    parts.control(&mut process, &caches, world);
     Ok(process.run().await?)
 }
 
@@ -221,6 +224,40 @@ impl Parts<'_> {
         }
     }
 
+    /// Starts the controllers.
+    fn control(&self, process: &mut Process, caches: &Caches, world: World) {
+        let configuration = &self.options.configuration;
+        let sets = set::queue(&world, self.env);
+        let context = Arc::new(Context {
+            problems: Problems::new(sets.clone()),
+            world,
+            writer: self.writer.clone(),
+            env: self.env.clone(),
+            default_scheduler: configuration.scheduler.default_profile_name.clone(),
+            init_image: self.options.init_image.clone(),
+        });
+        let stage = process.stage("controllers");
+        let concurrency = &configuration.controllers;
+        let start =
+            Start { context: &context, caches, leadership: &self.leadership, stage: &stage };
+        start.controller("podcliqueset", sets, concurrency.pod_clique_set, |context, attempt| {
+            Box::pin(async move { set::reconcile(&context, attempt).await })
+        });
+        let queue = replica::queue(&context.world, self.env);
+        start.controller("replica", queue, concurrency.pod_clique_set, |context, attempt| {
+            Box::pin(async move { replica::reconcile(&context, attempt).await })
+        });
+        let queue = group::queue(&context.world, self.env);
+        let groups = concurrency.pod_clique_scaling_group;
+        start.controller("podcliquescalinggroup", queue, groups, |context, attempt| {
+            Box::pin(async move { group::reconcile(&context, attempt).await })
+        });
+        let queue = clique::queue(&context.world, self.env);
+        start.controller("podclique", queue, concurrency.pod_clique, |context, attempt| {
+            Box::pin(async move { clique::reconcile(&context, attempt).await })
+        });
+    }
+
     /// Registers the webhooks under `base` once this replica leads.
     fn register(&self, process: &mut Process, registrations: &[Registration], base: &str) {
         let applies: Vec<_> = registrations.iter().map(|one| one.at(base)).collect();
@@ -242,6 +279,35 @@ impl Parts<'_> {
             };
             futures::future::select(std::pin::pin!(shutdown.requested()), std::pin::pin!(register))
                 .await;
+        });
+    }
+}
+
+/// What every controller is started with.
+struct Start<'a> {
+    context: &'a Arc<Context>,
+    caches: &'a Caches,
+    leadership: &'a Leadership,
+    stage: &'a Stage,
+}
+
+type Reconciled = BoxFuture<'static, Result<Due, ReconcileError>>;
+
+impl Start<'_> {
+    fn controller<K: Key>(
+        &self,
+        name: &'static str,
+        queue: Queue<K>,
+        concurrency: i32,
+        reconcile: impl Fn(Arc<Context>, Attempt<K>) -> Reconciled + Send + Sync + 'static,
+    ) {
+        let concurrency = usize::try_from(concurrency).unwrap_or(1).max(1);
+        let env = &self.context.env;
+        let leadership = self.leadership.clone();
+        let controller = Controller::new(name, queue, concurrency, env, self.caches, leadership);
+        let context = self.context.clone();
+        self.stage.spawn(|shutdown| {
+            controller.run(shutdown, move |attempt| reconcile(context.clone(), attempt))
         });
     }
 }

@@ -13,15 +13,19 @@ use kube::core::admission::Operation;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::objects::{ManagedObject, Object};
 use crate::options::Options;
 use crate::registration::{AUTHORIZER, DEFAULTING, VALIDATING};
-use crate::views::{ManagedObject, SetView};
 
 /// Reviews that run at once.
 const CONCURRENCY: usize = 64;
 
-/// All webhooks. The authorizer is there when it is given the sets it protects.
-pub(crate) fn webhooks(options: &Options, env: &Env, sets: Option<Store<SetView>>) -> Webhooks {
+/// All webhooks, the authorizer if it is enabled.
+pub(crate) fn webhooks(
+    options: &Options,
+    env: &Env,
+    sets: &Store<Object<PodCliqueSet>>,
+) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
     let webhooks = Webhooks::new(env, CONCURRENCY)
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
@@ -29,7 +33,10 @@ pub(crate) fn webhooks(options: &Options, env: &Env, sets: Option<Store<SetView>
             let context = context.clone();
             async move { validate(&request, &context) }
         });
-    let Some(sets) = sets else { return webhooks };
+    if !options.configuration.authorizer.enabled {
+        return webhooks;
+    }
+    let sets = sets.clone();
     let guards = Arc::new(Guards {
         operator: options.identity.user_name(),
         exempt: options.configuration.authorizer.exempt_service_account_user_names.clone(),
@@ -68,7 +75,7 @@ fn validate(request: &Request, context: &Context) -> Verdict {
     answer.warn(verdict.warnings)
 }
 
-fn authorize(request: &Request, guards: &Guards, sets: &Store<SetView>) -> Verdict {
+fn authorize(request: &Request, guards: &Guards, sets: &Store<Object<PodCliqueSet>>) -> Verdict {
     if request.operation == Operation::Connect {
         return Verdict::allow();
     }
@@ -95,7 +102,8 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<SetView>) -> Verdi
     };
     let lookup = |set: &str| {
         let set = sets.get(&ObjectKey::new(&request.namespace, set));
-        Ok::<_, std::convert::Infallible>(set.map(|set| Protection::of(Some(set.annotations()))))
+        let protection = set.map(|set| Protection::of(set.object.metadata.annotations.as_ref()));
+        Ok::<_, std::convert::Infallible>(protection)
     };
     let Ok(decision) = admission::authorize(&managed, guards, lookup);
     match decision {

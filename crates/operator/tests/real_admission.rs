@@ -7,129 +7,14 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-use std::time::Duration;
+mod support;
 
 use grove_api::OperatorConfiguration;
-use grove_operator::{Identity, Options, WebhookAddress};
-use grove_runtime::clock::Clock;
-use grove_runtime::process::Env;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use xtask::cluster::{Cluster, Options as ClusterOptions, Parts, User};
+use support::{DEADLINE, NAMESPACE, World};
+use xtask::cluster::{Cluster, Options as ClusterOptions, Parts};
 
-const NAMESPACE: &str = "grove-system";
-const RBAC: &str = include_str!("../../../deploy/operator/rbac.yaml");
 const SET: &str = include_str!("../../../examples/minimal.yaml");
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Registering webhooks by URL and installing CRDs is for operators outside a cluster and needs
-/// more than the installed role grants.
-const OUTSIDE: &str = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: grove-operator-outside}
-rules:
-  - apiGroups: [admissionregistration.k8s.io]
-    resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
-    verbs: [create]
-  - apiGroups: [apiextensions.k8s.io]
-    resources: [customresourcedefinitions]
-    verbs: [create, patch]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: grove-operator-outside}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: grove-operator-outside}
-subjects: [{kind: ServiceAccount, name: grove-operator, namespace: grove-system}]
-";
-
-struct World {
-    cluster: Cluster,
-    operator: User,
-}
-
-impl World {
-    fn start() -> Self {
-        let options = ClusterOptions { parts: Parts::ApiServer, ..ClusterOptions::default() };
-        let cluster = Cluster::start(options).unwrap();
-        cluster.kubectl(&["create", "namespace", NAMESPACE]).unwrap();
-        for manifests in [RBAC, OUTSIDE] {
-            cluster.kubectl_with_stdin(&["apply", "-f", "-"], manifests).unwrap();
-        }
-        let name = format!("system:serviceaccount:{NAMESPACE}:grove-operator");
-        let operator = cluster.user(&name, &["system:serviceaccounts"]).unwrap();
-        Self { cluster, operator }
-    }
-
-    async fn operator(&self, configuration: &str) -> Operator {
-        let mut configuration = OperatorConfiguration::from_yaml(&format!(
-            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
-             {configuration}"
-        ))
-        .unwrap();
-        // The system chooses free ports.
-        let server = &mut configuration.server;
-        for port in [
-            &mut server.webhooks.endpoint.port,
-            &mut server.health_probes.port,
-            &mut server.metrics.port,
-        ] {
-            *port = 0;
-        }
-        let options = Options {
-            configuration,
-            identity: Identity {
-                instance: "operator-0".to_owned(),
-                namespace: NAMESPACE.to_owned(),
-                service_account: "grove-operator".to_owned(),
-            },
-            webhooks: WebhookAddress::Host("127.0.0.1".to_owned()),
-            install_crds: true,
-        };
-        let env = Env::new(Clock::system(), 1);
-        let client = self.operator.client().await.unwrap();
-        let task = tokio::task::spawn(grove_operator::run(client, options, env.clone()));
-        let operator = Operator { env, task };
-        operator.ready().await;
-        operator
-    }
-
-    fn apply(&self, object: &Value) -> Result<String, String> {
-        let applied = self
-            .cluster
-            .kubectl_with_stdin(&["apply", "-f", "-", "-o", "json"], &object.to_string());
-        applied.map_err(|error| format!("{error:#}"))
-    }
-
-    fn as_user(&self, user: &User, args: &[&str]) -> Result<String, String> {
-        self.cluster.kubectl_as(user, args).map_err(|error| format!("{error:#}"))
-    }
-}
-
-struct Operator {
-    env: Env,
-    task: JoinHandle<Result<(), grove_operator::OperatorError>>,
-}
-
-impl Operator {
-    async fn ready(&self) {
-        // The parts announce themselves before the first of them is ready.
-        let ready = async {
-            while self.env.readiness.missing().is_empty() {
-                tokio::task::yield_now().await;
-            }
-            self.env.readiness.until_ready().await;
-        };
-        let in_time = self.env.clock.timeout(DEADLINE, ready).await;
-        assert!(in_time.is_some(), "not ready: {:?}", self.env.readiness.missing());
-    }
-
-    async fn stop(self) {
-        self.env.shutdown.start();
-        let stopped = self.env.clock.timeout(DEADLINE, self.task).await;
-        stopped.expect("stops in time").unwrap().unwrap();
-    }
-}
 
 fn set() -> Value {
     let clique = |name: &str, replicas: i32| {
@@ -148,7 +33,7 @@ fn set() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn sets_are_completed_and_checked_before_they_are_stored() {
-    let world = World::start();
+    let world = World::start(Parts::ApiServer);
     let operator = world.operator("leaderElection: {enabled: true}").await;
 
     world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
@@ -182,15 +67,12 @@ async fn sets_are_completed_and_checked_before_they_are_stored() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn managed_objects_are_changed_by_the_operator_only() {
-    let world = World::start();
+    let world = World::start(Parts::ApiServer);
     let operator = world.operator("authorizer: {enabled: true}").await;
     world.apply(&set()).unwrap();
     let alice = world.cluster.user("alice", &["system:masters"]).unwrap();
-    let labels =
-        ["app.kubernetes.io/managed-by=grove-operator", "app.kubernetes.io/part-of=service"];
-    let create = ["create", "service", "clusterip", "service-0", "--clusterip=None"];
-    world.cluster.kubectl(&create).unwrap();
-    world.cluster.kubectl(&[&["label", "service", "service-0"], &labels[..]].concat()).unwrap();
+    let made = ["wait", "service/service-0", "--for=create", "--timeout=60s"];
+    world.cluster.kubectl(&made).unwrap();
 
     let annotate = ["annotate", "service", "service-0", "touched=yes"];
     let denied = world.as_user(&alice, &annotate).unwrap_err();

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
@@ -39,6 +40,37 @@ pub struct Meta {
     pub labels: Labels,
     /// The owner that controls the object.
     pub controller: Option<Box<Owner>>,
+}
+
+/// The same from typed metadata, for kinds that are kept whole.
+impl From<&ObjectMeta> for Meta {
+    fn from(typed: &ObjectMeta) -> Self {
+        let controller = typed.owner_references.iter().flatten();
+        let controller = controller.into_iter().find(|owner| owner.controller == Some(true));
+        Self {
+            key: ObjectKey::new(
+                typed.namespace.as_deref().unwrap_or_default(),
+                typed.name.as_deref().unwrap_or_default(),
+            ),
+            uid: typed.uid.as_deref().unwrap_or_default().into(),
+            resource_version: typed
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok())
+                .unwrap_or_default(),
+            generation: typed.generation.unwrap_or_default(),
+            deleting: typed.deletion_timestamp.is_some(),
+            labels: typed.labels.iter().flatten().collect(),
+            controller: controller.map(|owner| {
+                Box::new(Owner {
+                    api_version: owner.api_version.as_str().into(),
+                    kind: owner.kind.as_str().into(),
+                    name: owner.name.as_str().into(),
+                    uid: owner.uid.as_str().into(),
+                })
+            }),
+        }
+    }
 }
 
 /// A view of metadata alone, for kinds of which nothing else is needed.
@@ -184,6 +216,8 @@ mod tests {
         }"#;
 
         let meta = serde_json::from_str::<MetaView>(pod).unwrap().metadata;
+        let typed: k8s_openapi::api::core::v1::Pod = serde_json::from_str(pod).unwrap();
+        assert_eq!(Meta::from(&typed.metadata), meta);
 
         assert_eq!(meta.key, ObjectKey::new("team-a", "a"));
         assert_eq!((meta.resource_version, meta.generation, meta.deleting), (12, 0, true));

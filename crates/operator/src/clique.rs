@@ -1,0 +1,199 @@
+//! The controller of one PodClique: its pods, their gates, its status and its finalizer.
+//!
+//! A reconcile that writes ends there: the caches show what was written and wake the key again, so
+//! the status is computed when things have settled. The PodClique itself is somebody else's: the
+//! set or the scaling group creates, changes and deletes it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, condition, labels};
+use grove_core::pods::ObservedPod;
+use grove_core::status::Outcome;
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::process::Env;
+use grove_runtime::queue::{Priority, Queue};
+use grove_runtime::resource::{ObjectKey, Uid};
+use grove_runtime::view::{Labels, View};
+use grove_runtime::write::{Verb, Write};
+
+use crate::objects::{Object, Pod};
+use crate::plan::act;
+use crate::reconcile::{Context, ReconcileError};
+use crate::world::World;
+
+mod decide;
+mod observe;
+#[cfg(test)]
+mod testkit;
+
+use decide::{Decision, Setup, decide, report};
+use observe::{Observed, observe, scheduled_replicas};
+
+/// The queue of this controller. A PodClique is woken by what [`observe`] looks at, no more.
+pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
+    use Priority::{ChildChange, UserChange};
+    let queue = Queue::new(env.clock.clone());
+    let cliques = &world.cliques.store;
+    queue.follow(cliques, UserChange, own_facts, |clique| vec![clique.meta.key.clone()]);
+    queue.follow(&world.pods, ChildChange, pod_facts, clique_of);
+    queue.follow(&world.gangs.store, ChildChange, gang_facts, members_of_gang);
+    let waiting = |world: &World| {
+        let world = world.clone();
+        move |gang: &ObjectKey| keys(world.waiting_for(gang))
+    };
+    let waiting_for = waiting(world);
+    let by_gang = move |gang: &Object<PodGang>| waiting_for(&gang.meta.key);
+    queue.follow(&world.gangs.store, ChildChange, gang_minima, by_gang);
+    let waiting_for = waiting(world);
+    let by_clique = move |clique: &Object<PodClique>| {
+        gang_of(clique).map(|gang| waiting_for(&gang)).unwrap_or_default()
+    };
+    queue.follow(cliques, ChildChange, scheduled_replicas, by_clique);
+    let of_set = world.clone();
+    queue.follow(&world.sets, UserChange, set_facts, move |set| {
+        keys(of_set.cliques.of(&set.meta.key))
+    });
+    let of_group = world.clone();
+    queue.follow(&world.groups.store, UserChange, group_facts, move |group| {
+        keys(of_group.members_of(&group.meta.key))
+    });
+    queue
+}
+
+/// Brings one PodClique closer to what its spec says, or reports how it is.
+pub(crate) async fn reconcile(
+    context: &Context,
+    attempt: Attempt<ObjectKey>,
+) -> Result<Due, ReconcileError> {
+    let Some(observed) = observe(&context.world, &attempt.key) else {
+        return Ok(None);
+    };
+    let setup = Setup {
+        default_scheduler: &context.default_scheduler,
+        init_image: context.init_image.as_deref(),
+    };
+    let Decision { plan, problem, waits } = decide(&observed, setup);
+    let acted = act(&plan, &context.writer, &attempt.fence).await;
+    let failed = acted.err().map(|(write, error)| ReconcileError::write(code_of(write), error));
+    match failed.or(problem) {
+        None if !plan.is_empty() => Ok(None),
+        None => {
+            let generation = observed.clique.object.metadata.generation;
+            let outcome = if waits {
+                Outcome::Incomplete { errors: &[] }
+            } else {
+                Outcome::Complete { generation }
+            };
+            write_status(context, &attempt, &observed, outcome).await?;
+            Ok(None)
+        }
+        Some(error) => {
+            if let Some(last) = error.report(context.env.clock.wall()) {
+                let outcome = Outcome::Incomplete { errors: &[last] };
+                write_status(context, &attempt, &observed, outcome).await?;
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn write_status(
+    context: &Context,
+    attempt: &Attempt<ObjectKey>,
+    observed: &Observed,
+    outcome: Outcome<'_>,
+) -> Result<(), ReconcileError> {
+    let now = context.env.clock.wall();
+    let place = observed.place.as_ref();
+    if let Some(write) = place.and_then(|place| report(observed, place, outcome, now)) {
+        let written = context.writer.execute(&attempt.fence, &write).await;
+        let code = ErrorCode::UpdatePodCliqueStatus;
+        written.map_err(|error| ReconcileError::write(code, error))?;
+    }
+    Ok(())
+}
+
+/// The code under which the failure of a write is reported.
+fn code_of(write: &Write) -> ErrorCode {
+    match &write.verb {
+        Verb::Create { .. } => ErrorCode::CreatePod,
+        Verb::Delete { .. } => ErrorCode::DeletePod,
+        Verb::Json { .. } => ErrorCode::RemovePodSchedulingGate,
+        // Of the PodClique itself, a plan changes nothing but the finalizers.
+        _ => ErrorCode::SyncPodClique,
+    }
+}
+
+fn keys(cliques: Vec<Arc<Object<PodClique>>>) -> Vec<ObjectKey> {
+    cliques.into_iter().map(|clique| clique.meta.key.clone()).collect()
+}
+
+/// The status is left out: it is written here.
+fn own_facts(clique: &Object<PodClique>) -> (Uid, i64, Labels, bool, Vec<String>, Option<Uid>) {
+    let meta = &clique.meta;
+    (
+        meta.uid.clone(),
+        meta.generation,
+        meta.labels.clone(),
+        meta.deleting,
+        clique.object.metadata.finalizers.clone().unwrap_or_default(),
+        meta.controller.as_ref().map(|owner| owner.uid.clone()),
+    )
+}
+
+fn pod_facts(pod: &Pod) -> (ObservedPod, Option<usize>) {
+    (pod.observed.clone(), pod.gate_position)
+}
+
+/// By label, and by owner: a pod whose label was changed is still counted.
+fn clique_of(pod: &Pod) -> Vec<ObjectKey> {
+    let owner = pod.meta().controller.as_ref();
+    let owner = owner.filter(|owner| *owner.kind == *PodClique::KIND).map(|owner| &*owner.name);
+    let names: BTreeSet<&str> = pod.clique_name().into_iter().chain(owner).collect();
+    names.into_iter().map(|name| ObjectKey::new(&pod.meta().key.namespace, name)).collect()
+}
+
+/// What the gate rule reads of a PodClique's own gang.
+fn gang_facts(gang: &Object<PodGang>) -> (Uid, bool, Vec<(String, Vec<String>)>) {
+    let conditions = gang.object.status.iter().flat_map(|status| &status.conditions);
+    let mut initialized = conditions.filter(|one| one.type_ == condition::pod_gang::INITIALIZED);
+    let references = gang.object.spec.pod_groups.iter().map(|group| {
+        let pods = group.pod_references.iter().map(|pod| pod.name.clone());
+        (group.name.clone(), pods.collect())
+    });
+    let is_initialized = initialized.any(|one| one.status == condition::TRUE);
+    (gang.meta.uid.clone(), is_initialized, references.collect())
+}
+
+fn members_of_gang(gang: &Object<PodGang>) -> Vec<ObjectKey> {
+    let groups = gang.object.spec.pod_groups.iter();
+    groups.map(|group| ObjectKey::new(&gang.meta.key.namespace, &group.name)).collect()
+}
+
+/// What scaled gangs ask of their base gang.
+fn gang_minima(gang: &Object<PodGang>) -> (Uid, Vec<(String, i32)>) {
+    let groups = gang.object.spec.pod_groups.iter();
+    let minima = groups.map(|group| (group.name.clone(), group.min_replicas)).collect();
+    (gang.meta.uid.clone(), minima)
+}
+
+fn gang_of(clique: &Object<PodClique>) -> Option<ObjectKey> {
+    let gang = clique.meta.labels.get(labels::POD_GANG)?;
+    Some(ObjectKey::new(&clique.meta.key.namespace, gang))
+}
+
+fn set_facts(set: &Object<PodCliqueSet>) -> (Uid, i64, bool, Option<String>) {
+    let status = set.object.status.as_ref();
+    let hash = status.and_then(|status| status.current_generation_hash.clone());
+    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, hash)
+}
+
+fn group_facts(group: &Object<PodCliqueScalingGroup>) -> (Uid, bool, i32, Option<Uid>) {
+    let owner = group.meta.controller.as_ref().map(|owner| owner.uid.clone());
+    (group.meta.uid.clone(), group.meta.deleting, group.object.spec.replicas, owner)
+}
+
+#[cfg(test)]
+mod tests;

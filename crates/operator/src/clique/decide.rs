@@ -1,0 +1,192 @@
+//! What to do about one PodClique: a pure function of what was observed.
+//!
+//! A problem with some pods does not keep the others waiting: whatever can be done is planned, and
+//! the problem is reported beside the plan.
+
+use grove_api::{PodClique, finalizers};
+use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
+use grove_core::status::{self, CliqueFacts, Outcome, Target};
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::view::View;
+use grove_runtime::write::{Precondition, Verb, Write};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::observe::{Observed, Place};
+use crate::converge;
+use crate::objects::Object;
+use crate::plan::Plan;
+use crate::reconcile::ReconcileError;
+use crate::world::PODS;
+
+/// What the operator was told about pods.
+#[derive(Clone, Copy)]
+pub(super) struct Setup<'a> {
+    pub(super) default_scheduler: &'a str,
+    pub(super) init_image: Option<&'a str>,
+}
+
+/// What came of looking at a PodClique.
+#[derive(Default)]
+pub(super) struct Decision {
+    pub(super) plan: Plan,
+    /// What cannot be done before somebody changes something.
+    pub(super) problem: Option<ReconcileError>,
+    /// Some pods are held back by their gate.
+    pub(super) waits: bool,
+}
+
+/// Decides about the finalizer, the pods and their gates.
+pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
+    if observed.clique.meta.deleting {
+        return Decision { plan: tear_down(observed), ..Decision::default() };
+    }
+    let Some(place) = &observed.place else {
+        return Decision::default();
+    };
+    let mut problem = None;
+    let balance = balance(observed, place).unwrap_or_else(|error| {
+        problem = Some(ReconcileError::rule(error.code(), error));
+        Balance::default()
+    });
+    let creates = creates(observed, place, setup, &balance.create).unwrap_or_else(|error| {
+        problem = Some(ReconcileError::rule(error.code(), error));
+        Vec::new()
+    });
+    let name = &observed.clique.meta.key.name;
+    let gates = pods::gates(name, &observed.pods, place.gang());
+    let lifted = gates.lift.iter().filter(|pod| !balance.delete.contains(pod));
+
+    let mut plan = Plan::default();
+    plan.step(add_finalizer(&observed.clique));
+    let deletes = balance.delete.iter().filter_map(|pod| delete(observed, pod, "one too many"));
+    let lifts = lifted.filter_map(|pod| lift(observed, pod));
+    plan.step(creates.into_iter().chain(deletes).chain(lifts));
+    Decision { plan, problem, waits: gates.hold.is_some() }
+}
+
+/// The status write, if the status differs from the stored one.
+pub(super) fn report(
+    observed: &Observed,
+    place: &Place,
+    outcome: Outcome<'_>,
+    now: Timestamp,
+) -> Option<Write> {
+    let Object { meta, object: clique } = &*observed.clique;
+    let of_set = place.set.object.status.as_ref();
+    let target = Target {
+        template_hash: &place.template_hash,
+        generation_hash: of_set.and_then(|status| status.current_generation_hash.as_deref()),
+    };
+    let facts = CliqueFacts { set: &place.set.meta.key.name, clique, target, pods: &observed.pods };
+    let status = status::pod_clique(&facts, outcome, now);
+    converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)
+}
+
+/// The garbage collector would find the pods as well, but only after the PodClique is gone and in
+/// its own time.
+fn tear_down(observed: &Observed) -> Plan {
+    let mut plan = Plan::default();
+    let staying = observed.pods.iter().filter(|pod| !pod.deleting);
+    plan.step(staying.filter_map(|pod| delete(observed, pod, "the PodClique is being deleted")));
+    plan.step(remove_finalizer(&observed.clique));
+    plan
+}
+
+fn own_finalizers(clique: &Object<PodClique>) -> &[String] {
+    clique.object.metadata.finalizers.as_deref().unwrap_or_default()
+}
+
+fn add_finalizer(clique: &Object<PodClique>) -> Option<Write> {
+    let mut all = own_finalizers(clique).to_vec();
+    if all.iter().any(|one| one == finalizers::POD_CLIQUE) {
+        return None;
+    }
+    all.push(finalizers::POD_CLIQUE.to_owned());
+    let resource = Resource::of::<PodClique>();
+    Some(converge::finalizers(resource, &clique.meta, &all, "put the finalizer back"))
+}
+
+fn remove_finalizer(clique: &Object<PodClique>) -> Option<Write> {
+    let (ours, others): (Vec<_>, Vec<_>) =
+        own_finalizers(clique).iter().cloned().partition(|one| one == finalizers::POD_CLIQUE);
+    let resource = Resource::of::<PodClique>();
+    (!ours.is_empty()).then(|| {
+        converge::finalizers(resource, &clique.meta, &others, "the pods are taken care of")
+    })
+}
+
+fn balance<'o>(observed: &'o Observed, place: &Place) -> Result<Balance<'o>, IndexError> {
+    let Object { meta, object } = &*observed.clique;
+    // The schema refuses negative numbers.
+    let wanted = u32::try_from(object.spec.replicas).unwrap_or(0);
+    pods::balance(&meta.key.name, wanted, &place.template_hash, &observed.pods)
+}
+
+/// Pods are built from the stored PodClique, not from the template of the set: while an update is
+/// held back, missing pods are replaced by equal ones.
+fn creates(
+    observed: &Observed,
+    place: &Place,
+    setup: Setup<'_>,
+    indices: &[u32],
+) -> Result<Vec<Write>, BuildError> {
+    let context = PodContext {
+        set: &place.set.meta.key.name,
+        set_replica: place.set_replica,
+        pod_clique: &observed.clique.object,
+        parents: &place.parents,
+        init_image: setup.init_image,
+    };
+    let create = |&index: &u32| {
+        let mut body = pods::draft(&context, index)?;
+        prepare(&mut body, setup.default_scheduler);
+        pods::finish(&context, index, &mut body)?;
+        Ok(Write {
+            resource: PODS,
+            // The server makes a name from `generateName`.
+            key: ObjectKey::new(&observed.clique.meta.key.namespace, ""),
+            verb: Verb::Create { body },
+            reason: "one too few",
+        })
+    };
+    indices.iter().map(create).collect()
+}
+
+/// What the scheduler wants to find in a pod. The scheduler of Kubernetes needs no more than its
+/// own name.
+fn prepare(pod: &mut Value, default_scheduler: &str) {
+    let name = &mut pod["spec"]["schedulerName"];
+    if name.as_str().is_none_or(str::is_empty) {
+        *name = default_scheduler.into();
+    }
+}
+
+fn delete(observed: &Observed, pod: &ObservedPod, reason: &'static str) -> Option<Write> {
+    let stored = observed.stored.get(&pod.name)?;
+    Some(converge::delete(PODS, stored.meta(), reason))
+}
+
+/// Removes our gate and no other. Should the list have changed meanwhile, the test fails and the
+/// pod is looked at again.
+fn lift(observed: &Observed, pod: &ObservedPod) -> Option<Write> {
+    let stored = observed.stored.get(&pod.name)?;
+    let gate = format!("/spec/schedulingGates/{}", stored.gate_position?);
+    let test = json!({
+        "op": "test", "path": format!("{gate}/name"), "value": finalizers::SCHEDULING_GATE
+    });
+    let patch = json!([test, { "op": "remove", "path": gate }]);
+    Some(Write {
+        resource: PODS,
+        key: stored.meta().key.clone(),
+        verb: Verb::Json {
+            patch: serde_json::from_value(patch).expect("these are two JSON patch operations"),
+            only_if: Precondition::uid(&stored.meta().uid),
+            subresource: None,
+        },
+        reason: "the gang is complete",
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+use std::sync::Arc;
+
+use grove_api::PodGang;
+use grove_api::error_code::LastError;
+use grove_core::start_order::Parent;
+use serde_json::{Value, json};
+
+use super::super::testkit::{changed, clique, gang, pod, pods, read, set};
+use super::*;
+use crate::objects::Pod;
+
+const SETUP: Setup<'_> = Setup { default_scheduler: "kai", init_image: Some("initc:1") };
+
+fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Place {
+    Place {
+        set: set(),
+        set_replica: 0,
+        parents: Vec::new(),
+        template_hash: "hash".to_owned(),
+        gang,
+        base_scheduled,
+    }
+}
+
+fn stored_gang(initialized: bool, pods: &[&str]) -> Arc<Object<PodGang>> {
+    Arc::new(read(&gang(initialized, pods)))
+}
+
+fn observed(clique: Arc<Object<PodClique>>, pods: Vec<Arc<Pod>>) -> Observed {
+    Observed::new(clique, pods, Some(place(None, None)))
+}
+
+fn unchanged() -> Arc<Object<PodClique>> {
+    changed(clique(), |_| ())
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What a plan does, one line per write.
+fn lines(plan: &Plan) -> Vec<String> {
+    let line = |write: &&Write| format!("{} {}", write.verb.as_str(), write.key);
+    plan.writes().iter().map(line).collect()
+}
+
+#[test]
+fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
+    let one_running = vec![Arc::new(read(&pod("p", 1)))];
+    let wants_three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
+
+    let decision = decide(&observed(wants_three, one_running), SETUP);
+
+    let writes = decision.plan.writes();
+    let bodies = writes.iter().map(|write| match &write.verb {
+        Verb::Create { body } => body,
+        other => panic!("{other:?}"),
+    });
+    let summary = |body: &Value| {
+        json!([
+            body["spec"]["hostname"],
+            body["spec"]["schedulerName"],
+            body["spec"]["containers"][0]["image"],
+            body["metadata"]["generateName"]
+        ])
+    };
+    let created: Vec<_> = bodies.map(summary).collect();
+    assert_eq!(
+        json!(created),
+        json!([["x-0-a-0", "kai", "app:1", "x-0-a-"], ["x-0-a-2", "kai", "app:1", "x-0-a-"]])
+    );
+    assert!(writes.iter().all(|write| write.key == ObjectKey::new("ns", "")));
+    assert!(decision.problem.is_none());
+}
+
+#[test]
+fn a_scheduler_that_the_template_names_is_kept() {
+    for (name, expected) in
+        [(json!("volcano"), "volcano"), (json!(""), "kai"), (json!(null), "kai")]
+    {
+        let clique = changed(clique(), |clique| {
+            clique["spec"]["podSpec"]["schedulerName"] = name.clone();
+        });
+        let decision = decide(&observed(clique, Vec::new()), SETUP);
+        let writes = decision.plan.writes();
+        let Verb::Create { body } = &writes[0].verb else { panic!("{writes:?}") };
+        assert_eq!(body["spec"]["schedulerName"], expected, "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
+    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), SETUP);
+
+    assert_eq!(decision.plan, Plan::default());
+    assert!(decision.waits && decision.problem.is_none());
+}
+
+#[test]
+fn surplus_pods_go_and_keep_their_gate() {
+    let one = changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
+    let seen = Observed {
+        place: Some(place(Some(stored_gang(true, &["p", "q", "r"])), None)),
+        ..observed(one, pods(&["p", "q", "r"]))
+    };
+
+    let decision = decide(&seen, SETUP);
+
+    let expected = ["delete ns/p", "delete ns/q", "json-patch ns/r"];
+    assert_eq!(lines(&decision.plan), expected);
+    let Verb::Delete { only_if, grace_seconds, .. } = &decision.plan.writes()[0].verb else {
+        panic!("{:?}", decision.plan)
+    };
+    assert_eq!((only_if, *grace_seconds), (&Precondition::uid(&"uid of p".into()), None));
+}
+
+#[test]
+fn gates_are_lifted_when_the_gang_allows_it() {
+    let cases = [
+        (None, None, 0, true),
+        (Some(stored_gang(false, &["p", "q"])), None, 0, true),
+        (Some(stored_gang(true, &["p"])), None, 1, true),
+        (Some(stored_gang(true, &["p", "q"])), None, 2, false),
+        (Some(stored_gang(true, &["p", "q"])), Some(false), 0, true),
+        (Some(stored_gang(true, &["p", "q"])), Some(true), 2, false),
+    ];
+    for (case, (gang, base_scheduled, lifted, waits)) in cases.into_iter().enumerate() {
+        let place = Some(place(gang, base_scheduled));
+        let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
+
+        let decision = decide(&seen, SETUP);
+
+        assert_eq!(lines(&decision.plan), ["json-patch ns/p", "json-patch ns/q"][..lifted]);
+        assert_eq!(decision.waits, waits, "case {case}");
+    }
+}
+
+#[test]
+fn only_our_gate_is_removed() {
+    let place = Some(place(Some(stored_gang(true, &["p", "q"])), None));
+    let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
+
+    let decision = decide(&seen, SETUP);
+
+    let write = decision.plan.writes()[0];
+    let Verb::Json { patch, only_if, subresource: None } = &write.verb else { panic!("{write:?}") };
+    assert_eq!(*only_if, Precondition::uid(&"uid of p".into()));
+    let mut patched = pod("p", 0);
+    json_patch::patch(&mut patched, patch).unwrap();
+    assert_eq!(patched["spec"]["schedulingGates"], json!([{ "name": "theirs" }]));
+    assert!(json_patch::patch(&mut patched, patch).is_err(), "the list is another one now");
+}
+
+#[test]
+fn a_deleted_clique_takes_its_pods_along_and_then_gives_up_its_finalizer() {
+    let deleted = changed(clique(), |clique| {
+        clique["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        clique["metadata"]["finalizers"] = json!(["a/theirs", finalizers::POD_CLIQUE, "b/theirs"]);
+    });
+    let mut going = pod("q", 1);
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let pods = vec![Arc::new(read(&pod("p", 0))), Arc::new(read(&going))];
+
+    let plan = decide(&Observed::new(deleted, pods, None), SETUP).plan;
+
+    let mut expected = Plan::default();
+    let seen = observed(unchanged(), self::pods(&["p"]));
+    expected.step(delete(&seen, &seen.pods[0], "the PodClique is being deleted"));
+    expected.step([converge::finalizers(
+        Resource::of::<PodClique>(),
+        &seen.clique.meta,
+        &["a/theirs".to_owned(), "b/theirs".to_owned()],
+        "the pods are taken care of",
+    )]);
+    assert_eq!(plan, expected);
+}
+
+#[test]
+fn a_deleted_clique_that_others_hold_is_left_alone() {
+    let deleted = changed(clique(), |clique| {
+        clique["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        clique["metadata"]["finalizers"] = json!(["theirs"]);
+    });
+    assert!(decide(&Observed::new(deleted, Vec::new(), None), SETUP).plan.is_empty());
+}
+
+#[test]
+fn a_clique_without_a_place_is_left_alone() {
+    let decision = decide(&Observed::new(unchanged(), pods(&["p"]), None), SETUP);
+    assert!(decision.plan.is_empty() && decision.problem.is_none() && !decision.waits);
+}
+
+#[test]
+fn a_missing_finalizer_is_put_back_before_there_are_pods() {
+    let without = changed(clique(), |clique| clique["metadata"]["finalizers"] = json!(["theirs"]));
+
+    let plan = decide(&observed(without, Vec::new()), SETUP).plan;
+
+    assert_eq!(lines(&plan), ["merge-patch ns/x-0-a", "create ns/", "create ns/"]);
+    let Verb::Merge { patch, only_if, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
+    let all = json!(["theirs", finalizers::POD_CLIQUE]);
+    assert_eq!(*patch, json!({ "metadata": { "finalizers": all } }));
+    assert_eq!(*only_if, Precondition::version(&"clique".into(), 7));
+}
+
+#[test]
+fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
+    let without_gang = changed(clique(), |clique| {
+        clique["metadata"]["labels"].as_object_mut().unwrap().remove("grove.io/podgang");
+    });
+    let ordered = changed(clique(), |clique| clique["spec"]["startsAfter"] = json!(["x-0-b"]));
+    let parents = vec![Parent { pod_clique: "x-0-b".to_owned(), min_available: 1 }];
+    let no_image = Setup { init_image: None, ..SETUP };
+    for (clique, parents, setup, code) in [
+        (without_gang, vec![], SETUP, "ERR_MISSING_PODGANG_LABEL_ON_PODCLIQUE"),
+        (ordered.clone(), vec![], SETUP, "ERR_BUILD_POD_RESOURCE"),
+        (ordered, parents, no_image, "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING"),
+    ] {
+        let place = Place { parents, ..place(Some(stored_gang(true, &["p"])), None) };
+        let seen = Observed::new(clique, pods(&["p"]), Some(place));
+
+        let decision = decide(&seen, setup);
+
+        let last = decision.problem.and_then(|problem| problem.report(at(1))).unwrap();
+        assert_eq!(last.code.as_str(), code);
+        assert_eq!(lines(&decision.plan), ["json-patch ns/p"], "{code}");
+    }
+}
+
+#[test]
+fn pods_with_unclear_indices_are_reported() {
+    let twins = vec![Arc::new(read(&pod("p", 1))), Arc::new(read(&pod("q", 1)))];
+    let three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
+
+    let problem = decide(&observed(three, twins), SETUP).problem.unwrap();
+
+    let code = problem.report(at(1)).unwrap().code;
+    assert_eq!(code.as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
+}
+
+#[test]
+fn a_status_is_written_only_when_it_differs() {
+    let seen = observed(unchanged(), pods(&["p", "q"]));
+    let write = |seen: &Observed, outcome, second| {
+        report(seen, seen.place.as_ref().unwrap(), outcome, at(second))
+    };
+    let complete = Outcome::Complete { generation: Some(3) };
+
+    let first = write(&seen, complete, 1).unwrap();
+
+    let Verb::Merge { patch, subresource: Some("status"), .. } = &first.verb else {
+        panic!("{first:?}")
+    };
+    assert_eq!(patch["status"]["observedGeneration"], 3);
+    assert_eq!(patch["status"]["replicas"], 2);
+    let reported = changed(clique(), |clique| json_patch::merge(clique, patch));
+    let again = observed(reported, pods(&["p", "q"]));
+    assert_eq!(write(&again, complete, 2), None);
+    let errors = [LastError::default()];
+    assert!(write(&again, Outcome::Incomplete { errors: &errors }, 2).is_some());
+}

@@ -1,0 +1,181 @@
+//! What the caches know about one PodClique.
+//!
+//! The place of a PodClique is looked up, never guessed: its set has to exist, to own it (directly
+//! or through the scaling group) and to have room for it in its layout. A PodClique without a place
+//! is left over or foreign, and gets no pods.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_core::hash::pod_template_hash;
+use grove_core::layout::{self, Layout};
+use grove_core::pods::{self, ObservedPod};
+use grove_core::start_order::{self, Parent};
+use grove_runtime::resource::{ObjectKey, Uid};
+use grove_runtime::view::Meta;
+
+use crate::objects::{Object, Pod};
+use crate::world::{World, set_of};
+
+/// A PodClique and everything that decides about its pods.
+pub(super) struct Observed {
+    pub(super) clique: Arc<Object<PodClique>>,
+    /// Its pods, by name, terminating ones included.
+    pub(super) pods: Vec<ObservedPod>,
+    /// The same pods as they are cached.
+    pub(super) stored: BTreeMap<String, Arc<Pod>>,
+    /// Absent when no pods are wanted here.
+    pub(super) place: Option<Place>,
+}
+
+/// Where in its set a PodClique is.
+pub(super) struct Place {
+    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) set_replica: u32,
+    /// What its pods start after, as the set says it now.
+    pub(super) parents: Vec<Parent>,
+    /// Hash of its template in the set.
+    pub(super) template_hash: String,
+    pub(super) gang: Option<Arc<Object<PodGang>>>,
+    /// For members of a scaled gang: whether the base gang has its minimum scheduled.
+    pub(super) base_scheduled: Option<bool>,
+}
+
+impl Observed {
+    pub(super) fn new(
+        clique: Arc<Object<PodClique>>,
+        pods: Vec<Arc<Pod>>,
+        place: Option<Place>,
+    ) -> Self {
+        Self {
+            clique,
+            pods: pods.iter().map(|pod| pod.observed.clone()).collect(),
+            stored: pods.into_iter().map(|pod| (pod.observed.name.clone(), pod)).collect(),
+            place,
+        }
+    }
+}
+
+impl Place {
+    /// The gang, as the gate rule asks for it.
+    pub(super) fn gang(&self) -> pods::Gang<'_> {
+        let gang = self.gang.as_ref().map(|gang| &gang.object);
+        match self.base_scheduled {
+            None => pods::Gang::Base(gang),
+            Some(base_scheduled) => pods::Gang::Scaled { gang, base_scheduled },
+        }
+    }
+}
+
+/// Looks at a PodClique; nothing when it does not exist.
+pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
+    let clique = world.cliques.store.get(key)?;
+    let pods = world.pods_of(&clique.meta.uid);
+    let place = place(world, &clique);
+    Some(Observed::new(clique, pods, place))
+}
+
+fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
+    let namespace = &clique.meta.key.namespace;
+    let set = world.sets.get(&set_of(&clique.meta)?)?;
+    let group = clique.meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP);
+    let group = group.and_then(|group| world.groups.get(namespace, group));
+    let found = find(&set, group.as_deref(), clique)?;
+    let own_gang = |name: &str| {
+        world.gangs.get(namespace, name).filter(|gang| is_owned(&gang.meta, &set.meta.uid))
+    };
+    let is_scheduled = |base: &Object<PodGang>| {
+        pods::is_scheduled(&base.object.spec, |name| {
+            let member = world.cliques.get(namespace, name)?;
+            let is_ours = set_of(&member.meta).as_ref() == Some(&set.meta.key);
+            is_ours.then(|| scheduled_replicas(&member))
+        })
+    };
+    let base = found.base_gang.as_deref();
+    let template = &set.object.spec.template;
+    Some(Place {
+        set_replica: found.set_replica,
+        parents: start_order::parents(&Layout::of(&set.object), &found),
+        template_hash: pod_template_hash(found.template, template.priority_class_name.as_deref()),
+        gang: own_gang(&found.gang),
+        base_scheduled: base.map(|base| own_gang(base).is_some_and(|base| is_scheduled(&base))),
+        set: set.clone(),
+    })
+}
+
+/// The place of a PodClique in the layout of its set, as long as nobody is about to remove it.
+fn find<'s>(
+    set: &'s Object<PodCliqueSet>,
+    group: Option<&Object<PodCliqueScalingGroup>>,
+    clique: &Object<PodClique>,
+) -> Option<layout::Clique<'s>> {
+    if set.meta.deleting || clique.meta.deleting {
+        return None;
+    }
+    let layout = Layout::of(&set.object);
+    let object_labels = clique.object.metadata.labels.as_ref()?;
+    let found = layout.find_clique(&clique.meta.key.name, object_labels)?;
+    let wanted = found.set_replica < layout.replicas()
+        && match &found.member_of {
+            None => is_owned(&clique.meta, &set.meta.uid),
+            Some(membership) => group.is_some_and(|group| {
+                !group.meta.deleting
+                    && is_owned(&group.meta, &set.meta.uid)
+                    && is_owned(&clique.meta, &group.meta.uid)
+                    && i64::from(membership.replica) < i64::from(group.object.spec.replicas)
+            }),
+        };
+    wanted.then_some(found)
+}
+
+fn is_owned(meta: &Meta, owner: &Uid) -> bool {
+    meta.controller.as_ref().is_some_and(|controller| controller.uid == *owner)
+}
+
+/// Number of scheduled pods that a PodClique reports.
+pub(super) fn scheduled_replicas(clique: &Object<PodClique>) -> i32 {
+    clique.object.status.as_ref().map_or(0, |status| status.scheduled_replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testkit::{clique, group, member, read, set};
+    use super::*;
+
+    #[test]
+    fn cliques_are_placed_in_the_set_that_owns_them() {
+        let (set, group) = (set(), group());
+        let standalone = read(&clique());
+        let base = read(&member(0));
+        let scaled = read(&member(1));
+
+        assert_eq!(find(&set, None, &standalone).unwrap().gang, "x-0");
+        assert_eq!(find(&set, Some(&group), &base).unwrap().gang, "x-0");
+        let found = find(&set, Some(&group), &scaled).unwrap();
+        assert_eq!((found.gang.as_str(), found.base_gang.as_deref()), ("x-0-g-0", Some("x-0")));
+    }
+
+    #[test]
+    fn a_clique_that_is_left_over_foreign_or_going_has_no_place() {
+        let group = group();
+        let cases = [
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("/metadata/ownerReferences/0/uid", json!("another life of the set")),
+            ("/metadata/ownerReferences/0/controller", json!(false)),
+            ("/metadata/labels/grove.io~1podcliqueset-replica-index", json!("2")),
+            ("/metadata/labels/app.kubernetes.io~1part-of", json!("y")),
+            ("/metadata/name", json!("x-0-removed")),
+        ];
+        for (pointer, value) in cases {
+            let mut changed = clique();
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            changed.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
+            assert!(find(&set(), None, &read(&changed)).is_none(), "{pointer}");
+        }
+        assert!(find(&set(), Some(&group), &read(&member(2))).is_none(), "scaled in");
+        assert!(find(&set(), None, &read(&member(0))).is_none(), "the group is gone");
+    }
+}

@@ -1,0 +1,98 @@
+use serde_json::{Value, json};
+
+use super::testkit::{changed, clique, gang, pod, read, set};
+use super::*;
+
+#[test]
+fn a_status_wakes_neither_the_clique_itself_nor_needlessly_others() {
+    let before = changed(clique(), |_| ());
+    let reported = changed(clique(), |clique| {
+        clique["metadata"]["resourceVersion"] = "8".into();
+        clique["status"] = json!({ "replicas": 2, "readyReplicas": 1 });
+    });
+    let scheduled = changed(clique(), |clique| {
+        clique["status"] = json!({ "replicas": 2, "scheduledReplicas": 1 });
+    });
+
+    assert_eq!(own_facts(&before), own_facts(&reported));
+    assert_eq!(own_facts(&before), own_facts(&scheduled));
+    assert_eq!(scheduled_replicas(&before), scheduled_replicas(&reported));
+    assert_ne!(scheduled_replicas(&before), scheduled_replicas(&scheduled));
+    assert_eq!(gang_of(&before), Some(ObjectKey::new("ns", "x-0")));
+}
+
+#[test]
+fn a_clique_wakes_itself_when_something_else_of_it_changes() {
+    let before = changed(clique(), |_| ());
+    for (field, value) in [
+        ("uid", json!("another")),
+        ("generation", json!(4)),
+        ("labels", json!({})),
+        ("finalizers", json!([])),
+        ("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("ownerReferences", json!([])),
+    ] {
+        let after = changed(clique(), |clique| clique["metadata"][field] = value);
+        assert_ne!(own_facts(&before), own_facts(&after), "{field}");
+    }
+}
+
+#[test]
+fn a_pod_wakes_its_clique_when_the_rules_see_a_difference() {
+    let before: Pod = read(&pod("p", 0));
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut object = pod("p", 0);
+        change(&mut object);
+        pod_facts(&read(&object))
+    };
+
+    let noise = |pod: &mut Value| pod["status"]["hostIP"] = "10.0.0.1".into();
+    let scheduled = |pod: &mut Value| {
+        pod["status"]["conditions"] = json!([{ "type": "PodScheduled", "status": "True" }]);
+    };
+    let other_gate = |pod: &mut Value| {
+        pod["spec"]["schedulingGates"].as_array_mut().unwrap().remove(0);
+    };
+    assert_eq!(pod_facts(&before), with(&noise));
+    assert_ne!(pod_facts(&before), with(&scheduled));
+    assert_ne!(pod_facts(&before), with(&other_gate));
+    assert_eq!(clique_of(&before), [ObjectKey::new("ns", "x-0-a")]);
+}
+
+#[test]
+fn a_pod_that_lost_its_label_still_wakes_its_owner() {
+    let mut object = pod("p", 0);
+    object["metadata"]["labels"] = json!({});
+    assert_eq!(clique_of(&read(&object)), [ObjectKey::new("ns", "x-0-a")]);
+}
+
+#[test]
+fn a_gang_wakes_its_members_for_references_and_those_who_wait_for_minima() {
+    let read_gang = |gang: &Value| read::<Object<PodGang>>(gang);
+    let before = read_gang(&gang(false, &["p"]));
+    let mut object = gang(false, &["p"]);
+    object["status"]["phase"] = "Running".into();
+    let phase = read_gang(&object);
+    object["spec"]["podgroups"][0]["minReplicas"] = 2.into();
+    let minimum = read_gang(&object);
+
+    assert_eq!(gang_facts(&before), gang_facts(&phase));
+    assert_ne!(gang_facts(&before), gang_facts(&read_gang(&gang(true, &["p"]))));
+    assert_ne!(gang_facts(&before), gang_facts(&read_gang(&gang(false, &["p", "q"]))));
+    assert_eq!(gang_minima(&before), gang_minima(&read_gang(&gang(true, &["p", "q"]))));
+    assert_ne!(gang_minima(&before), gang_minima(&minimum));
+    assert_eq!(members_of_gang(&before), [ObjectKey::new("ns", "x-0-a")]);
+}
+
+#[test]
+fn a_set_wakes_its_cliques_for_its_target_only() {
+    let before = set();
+    let mut object = json!(before.object);
+    object["status"]["replicas"] = 2.into();
+    let counted = read::<Object<PodCliqueSet>>(&object);
+    object["status"]["currentGenerationHash"] = "next".into();
+    let updated = read::<Object<PodCliqueSet>>(&object);
+
+    assert_eq!(set_facts(&before), set_facts(&counted));
+    assert_ne!(set_facts(&before), set_facts(&updated));
+}

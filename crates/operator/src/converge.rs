@@ -1,0 +1,264 @@
+//! From an object as it should be to the write that makes it so.
+//!
+//! Of objects of our own kinds the spec, labels and annotations are ours as a whole: what is no
+//! longer wanted goes. Finalizers and owner references are shared: ours are added, those of others
+//! stay. Of objects of core kinds only the fields that we name are ours.
+
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::view::{Meta, View};
+use grove_runtime::write::{Precondition, Propagation, Verb, Write};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::objects::{Object, Raw};
+
+/// Creates an object of one of our own kinds, or changes it where it differs.
+pub(crate) fn own<K>(wanted: &K, live: Option<&Object<K>>, reason: &'static str) -> Option<Write>
+where
+    K: kube::Resource<DynamicType = ()> + Serialize,
+    K::Scope: 'static,
+{
+    let live = live.map(|live| (&live.meta, json!(live.object)));
+    write(Resource::of::<K>(), json!(wanted), live, difference_of_own, reason)
+}
+
+/// Creates an object of a core kind, or changes the fields that are ours where they differ.
+pub(crate) fn part(
+    resource: Resource,
+    wanted: Value,
+    live: Option<&Raw>,
+    reason: &'static str,
+) -> Option<Write> {
+    let live = live.map(|live| (live.meta(), live.object.clone()));
+    write(resource, wanted, live, difference_of_part, reason)
+}
+
+fn write(
+    resource: Resource,
+    wanted: Value,
+    live: Option<(&Meta, Value)>,
+    difference: fn(&Value, &Value) -> Option<Value>,
+    reason: &'static str,
+) -> Option<Write> {
+    let text = |field: &str| wanted["metadata"][field].as_str().unwrap_or_default();
+    let key = ObjectKey::new(text("namespace"), text("name"));
+    let verb = match live {
+        None => Verb::Create { body: wanted },
+        Some((meta, live)) => Verb::Merge {
+            patch: difference(&live, &wanted)?,
+            only_if: Precondition::version(&meta.uid, meta.resource_version),
+            subresource: None,
+        },
+    };
+    Some(Write { resource, key, verb, reason })
+}
+
+/// Writes a status that differs from the stored one.
+pub(crate) fn status<S: Serialize + PartialEq>(
+    resource: Resource,
+    meta: &Meta,
+    stored: Option<&S>,
+    wanted: &S,
+) -> Option<Write> {
+    if stored == Some(wanted) {
+        return None;
+    }
+    let stored = stored.map_or_else(|| json!({}), |stored| json!(stored));
+    // Unlike for other fields, what we no longer say goes away: the status is ours.
+    let patch = replacement(&stored, &json!(wanted))?;
+    Some(Write {
+        resource,
+        key: meta.key.clone(),
+        verb: Verb::Merge {
+            patch: json!({ "status": patch }),
+            // Lists are written whole, and others add conditions to some of them.
+            only_if: Precondition::version(&meta.uid, meta.resource_version),
+            subresource: Some("status"),
+        },
+        reason: "report the state",
+    })
+}
+
+/// Deletes exactly this object; what it owns follows.
+pub(crate) fn delete(resource: Resource, meta: &Meta, reason: &'static str) -> Write {
+    Write {
+        resource,
+        key: meta.key.clone(),
+        verb: Verb::Delete {
+            only_if: Precondition::uid(&meta.uid),
+            propagation: Propagation::Background,
+            grace_seconds: None,
+        },
+        reason,
+    }
+}
+
+/// Replaces the list of finalizers that was read at this version.
+pub(crate) fn finalizers(
+    resource: Resource,
+    meta: &Meta,
+    finalizers: &[String],
+    reason: &'static str,
+) -> Write {
+    Write {
+        resource,
+        key: meta.key.clone(),
+        verb: Verb::Merge {
+            patch: json!({ "metadata": { "finalizers": finalizers } }),
+            only_if: Precondition::version(&meta.uid, meta.resource_version),
+            subresource: None,
+        },
+        reason,
+    }
+}
+
+/// The merge patch from a live object of ours to the wanted one.
+fn difference_of_own(live: &Value, wanted: &Value) -> Option<Value> {
+    let (live_metadata, metadata) = (&live["metadata"], &wanted["metadata"]);
+    let mut changed = Map::new();
+    for field in ["labels", "annotations"] {
+        let (from, to) = (or_empty(&live_metadata[field]), or_empty(&metadata[field]));
+        changed.extend(replacement(&from, &to).map(|change| (field.to_owned(), change)));
+    }
+    for field in ["finalizers", "ownerReferences"] {
+        let with_ours = union(&live_metadata[field], &metadata[field]);
+        changed.extend(with_ours.map(|all| (field.to_owned(), all)));
+    }
+    let mut patch = Map::new();
+    if !changed.is_empty() {
+        patch.insert("metadata".to_owned(), Value::Object(changed));
+    }
+    let spec = replacement(&or_empty(&live["spec"]), &or_empty(&wanted["spec"]));
+    patch.extend(spec.map(|spec| ("spec".to_owned(), spec)));
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+fn or_empty(value: &Value) -> Value {
+    if value.is_null() { json!({}) } else { value.clone() }
+}
+
+/// The live list with what is missing of the wanted one, if anything is.
+fn union(live: &Value, wanted: &Value) -> Option<Value> {
+    let mut all = live.as_array().cloned().unwrap_or_default();
+    let before = all.len();
+    for item in wanted.as_array().into_iter().flatten() {
+        if !all.contains(item) {
+            all.push(item.clone());
+        }
+    }
+    (all.len() > before).then_some(Value::Array(all))
+}
+
+/// The merge patch that makes a live object of a core kind say everything that `wanted` says.
+fn difference_of_part(live: &Value, wanted: &Value) -> Option<Value> {
+    if let (Value::Object(live), Value::Object(wanted)) = (live, wanted) {
+        let patch: Map<String, Value> = wanted
+            .iter()
+            .filter_map(|(key, wanted)| {
+                let change = difference_of_part(live.get(key).unwrap_or(&Value::Null), wanted)?;
+                Some((key.clone(), change))
+            })
+            .collect();
+        return (!patch.is_empty()).then_some(Value::Object(patch));
+    }
+    let same = live == wanted || (live.is_null() && is_empty(wanted));
+    (!same).then(|| wanted.clone())
+}
+
+/// The merge patch from one object to another.
+fn replacement(from: &Value, to: &Value) -> Option<Value> {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else {
+        return (from != to).then(|| to.clone());
+    };
+    let mut patch = Map::new();
+    for (key, value) in to {
+        if let Some(change) = replacement(from.get(key).unwrap_or(&Value::Null), value) {
+            patch.insert(key.clone(), change);
+        }
+    }
+    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Whether the API server leaves such a value out.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_written_and_keys_of_others_stay() {
+        let live = json!({"metadata": {"labels": {"ours": "1", "theirs": "x"}},
+            "spec": {"list": [1], "defaulted": 5}});
+        let cases = [
+            (json!({"metadata": {"labels": {"ours": "1"}}, "spec": {"list": [1]}}), None),
+            (
+                json!({"metadata": {"labels": {"ours": "2"}}, "spec": {"list": [1, 2]}}),
+                Some(json!({"metadata": {"labels": {"ours": "2"}}, "spec": {"list": [1, 2]}})),
+            ),
+            (json!({"spec": {"left out when empty": "", "off": false, "map": {}}}), None),
+            (json!({"spec": {"new": {"a": 1}}}), Some(json!({"spec": {"new": {"a": 1}}}))),
+        ];
+        for (wanted, expected) in cases {
+            assert_eq!(difference_of_part(&live, &wanted), expected, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn our_own_objects_lose_what_is_no_longer_wanted_but_nothing_of_others_that_is_shared() {
+        let live = json!({
+            "metadata": {
+                "labels": {"ours": "1", "old": "x"},
+                "finalizers": ["ours", "theirs"],
+                "ownerReferences": [{"uid": "theirs"}],
+            },
+            "spec": {"podSpec": {"nodeSelector": {"a": "1", "b": "2"}}, "replicas": 3},
+        });
+        let wanted = json!({
+            "metadata": {
+                "name": "a",
+                "labels": {"ours": "1"},
+                "finalizers": ["ours"],
+                "ownerReferences": [{"uid": "ours"}],
+            },
+            "spec": {"podSpec": {"nodeSelector": {"a": "1"}}, "replicas": 3},
+        });
+
+        let patch = difference_of_own(&live, &wanted).unwrap();
+
+        let expected = json!({
+            "metadata": {
+                "labels": {"old": null},
+                "ownerReferences": [{"uid": "theirs"}, {"uid": "ours"}],
+            },
+            "spec": {"podSpec": {"nodeSelector": {"b": null}}},
+        });
+        assert_eq!(patch, expected);
+        assert_eq!(difference_of_own(&wanted, &wanted), None);
+    }
+
+    #[test]
+    fn a_status_loses_what_it_no_longer_says() {
+        let from = json!({"a": 1, "b": {"c": 2, "d": 3}});
+        let to = json!({"b": {"c": 2}, "e": []});
+
+        let patch = replacement(&from, &to).unwrap();
+
+        assert_eq!(patch, json!({"a": null, "b": {"d": null}, "e": []}));
+        let mut patched = from;
+        json_patch::merge(&mut patched, &patch);
+        assert_eq!(patched, to);
+        assert_eq!(replacement(&to, &to), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! The controller of scaling groups: each PodCliqueScalingGroup has the members of `spec.replicas`
+//! replicas, reports how they are, and takes them along when it is deleted.
+//!
+//! A key is a group. Its spec is written elsewhere: replicas by users and autoscalers, the rest by
+//! the controller of set replicas. Names that belong to somebody else are reported, never taken.
+
+mod decide;
+mod observe;
+
+use grove_api::condition::{min_available, pod_clique as conditions};
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
+use grove_core::status::Outcome;
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::process::Env;
+use grove_runtime::queue::{Priority, Queue};
+use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::view::Meta;
+use grove_runtime::write::{Verb, Write};
+
+use self::decide::Decision;
+use self::observe::Observed;
+use crate::objects::Object;
+use crate::plan::act;
+use crate::reconcile::{Context, ReconcileError};
+use crate::world::{BySet, World};
+
+/// The groups that have something to do, woken by changes of themselves, their members and their
+/// sets.
+pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
+    let queue = Queue::new(env.clock.clone());
+    let itself = |group: &Object<PodCliqueScalingGroup>| vec![group.meta.key.clone()];
+    queue.follow(&world.groups.store, Priority::UserChange, wish_of_group, itself);
+
+    let groups = world.groups.clone();
+    let of_member = move |clique: &Object<PodClique>| groups_of(clique, &groups);
+    queue.follow(&world.cliques.store, Priority::ChildChange, report_of_member, of_member);
+
+    let groups = world.groups.clone();
+    let of_set = move |set: &Object<PodCliqueSet>| {
+        groups.of(&set.meta.key).iter().map(|group| group.meta.key.clone()).collect()
+    };
+    queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set);
+    queue
+}
+
+/// Brings one group one step further.
+pub(crate) async fn reconcile(
+    context: &Context,
+    attempt: Attempt<ObjectKey>,
+) -> Result<Due, ReconcileError> {
+    let Some(seen) = Observed::of(&context.world, &attempt.key) else { return Ok(None) };
+    let Decision { plan, waits, refused } = decide::decide(&seen);
+    let done = act(&plan, &context.writer, &attempt.fence).await;
+    let failed = match done {
+        Err((write, error)) => Some(ReconcileError::write(code_of(write), error)),
+        Ok(()) => refused,
+    };
+    let now = context.env.clock.wall();
+    let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
+    let outcome = match &failed {
+        // Nothing that a user could act on.
+        Some(_) if errors.is_empty() => None,
+        Some(_) => Some(Outcome::Incomplete { errors: &errors }),
+        // The caches will show what was written, and wake the group for its status.
+        None if !plan.is_empty() => None,
+        None if waits => Some(Outcome::Incomplete { errors: &[] }),
+        None => Some(Outcome::Complete { generation: seen.group.object.metadata.generation }),
+    };
+    if let Some(write) = outcome.and_then(|outcome| decide::status(&seen, outcome, now)) {
+        let written = context.writer.execute(&attempt.fence, &write).await;
+        written.map_err(|error| ReconcileError::write(ErrorCode::UpdateStatus, error))?;
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+/// What a failed write is reported as.
+fn code_of(write: &Write) -> ErrorCode {
+    if write.resource != Resource::of::<PodClique>() {
+        return ErrorCode::SyncPodCliqueScalingGroup;
+    }
+    match write.verb {
+        Verb::Create { .. } => ErrorCode::CreatePodCliques,
+        Verb::Delete { .. } => ErrorCode::DeletePodClique,
+        _ => ErrorCode::CreateOrUpdatePodCliques,
+    }
+}
+
+fn owner_of(meta: &Meta) -> Option<Uid> {
+    meta.controller.as_ref().map(|owner| owner.uid.clone())
+}
+
+/// What decisions read of a group; its status, which is written here, is not part of it.
+fn wish_of_group(group: &Object<PodCliqueScalingGroup>) -> impl PartialEq + use<> {
+    let Object { meta, object } = group;
+    let finalizers = object.metadata.finalizers.clone();
+    (meta.generation, meta.labels.clone(), finalizers, meta.deleting, owner_of(meta))
+}
+
+/// What decisions and the status of a group read of a member.
+fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
+    let Object { meta, object } = clique;
+    let status = object.status.as_ref().map(|status| {
+        let condition = |type_: &str| {
+            let found = status.conditions.iter().find(|condition| condition.type_ == type_);
+            found.map(|condition| condition.status.clone())
+        };
+        (
+            (status.ready_replicas, status.updated_replicas),
+            status.current_pod_template_hash.clone(),
+            status.current_pod_clique_set_generation_hash.clone(),
+            [conditions::SCHEDULED, min_available::BREACHED].map(condition),
+        )
+    });
+    // A template's annotations are written to its members without a new generation.
+    let texts = (meta.labels.clone(), object.metadata.annotations.clone());
+    (meta.generation, texts, meta.deleting, owner_of(meta), status)
+}
+
+/// What decisions and the status of a group read of the set.
+fn wish_of_set(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+    let status = set.object.status.as_ref();
+    let hash = status.and_then(|status| status.current_generation_hash.clone());
+    (set.meta.generation, set.meta.deleting, hash)
+}
+
+/// The group that a PodClique says it is in, and groups that may be waiting for its name.
+fn groups_of(
+    clique: &Object<PodClique>,
+    groups: &BySet<Object<PodCliqueScalingGroup>>,
+) -> Vec<ObjectKey> {
+    let ObjectKey { namespace, name } = &clique.meta.key;
+    let labelled = clique.meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP);
+    let labelled = labelled.map(|group| ObjectKey::new(namespace, group));
+    let by_name = possible_groups(name).filter_map(|group| groups.get(namespace, group));
+    labelled.into_iter().chain(by_name.map(|group| group.meta.key.clone())).collect()
+}
+
+/// Names of groups that could have a member of this name: those in front of one of its dashes.
+fn possible_groups(member: &str) -> impl Iterator<Item = &str> {
+    member.match_indices('-').map(|(dash, _)| &member[..dash])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn member(change: impl FnOnce(&mut Value)) -> Object<PodClique> {
+        let mut object = json!({
+            "metadata": { "name": "a", "namespace": "n", "generation": 1, "resourceVersion": "1" },
+            "spec": {},
+            "status": { "readyReplicas": 1, "conditions": [
+                { "type": "PodCliqueScheduled", "status": "True", "reason": "r", "message": "" },
+            ] },
+        });
+        change(&mut object);
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn members_wake_their_group_only_with_what_it_reads() {
+        type Change = fn(&mut Value);
+        let cases: [(&str, Change, bool); 10] = [
+            ("version", |it| it["metadata"]["resourceVersion"] = json!("2"), false),
+            ("gated", |it| it["status"]["scheduleGatedReplicas"] = json!(1), false),
+            ("message", |it| it["status"]["conditions"][0]["message"] = json!("m"), false),
+            ("ready", |it| it["status"]["readyReplicas"] = json!(2), true),
+            ("condition", |it| it["status"]["conditions"][0]["status"] = json!("False"), true),
+            ("hash", |it| it["status"]["currentPodTemplateHash"] = json!("h"), true),
+            ("label", |it| it["metadata"]["labels"] = json!({ "a": "b" }), true),
+            ("annotation", |it| it["metadata"]["annotations"] = json!({ "a": "b" }), true),
+            ("spec", |it| it["metadata"]["generation"] = json!(2), true),
+            (
+                "deletion",
+                |it| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+                true,
+            ),
+        ];
+        let before = member(|_| {});
+        for (what, change, wakes) in cases {
+            let after = member(change);
+            assert_eq!(report_of_member(&before) != report_of_member(&after), wakes, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_name_can_be_wanted_by_any_group_in_front_of_a_dash() {
+        let names: Vec<&str> = possible_groups("demo-0-decode-1-worker").collect();
+        assert_eq!(names, ["demo", "demo-0", "demo-0-decode", "demo-0-decode-1"]);
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known about a group: itself, its set, its place in the set, and every PodClique that is a
+//! member or in the way of one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_core::layout::{Clique, Layout};
+use grove_runtime::resource::ObjectKey;
+
+use crate::objects::Object;
+use crate::world::{World, set_of};
+
+/// A group and its surroundings.
+pub(super) struct Observed {
+    pub(super) group: Arc<Object<PodCliqueScalingGroup>>,
+    /// The set that owns the group.
+    pub(super) set: Option<Arc<Object<PodCliqueSet>>>,
+    /// Every PodClique that says it is of the group or has the name of a wanted member.
+    pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
+}
+
+/// Where a group is in the layout of its set.
+pub(super) struct Place<'a> {
+    pub(super) layout: Layout<'a>,
+    /// The wanted members, by replica of the group.
+    pub(super) replicas: Vec<Vec<Clique<'a>>>,
+}
+
+impl Observed {
+    /// What the caches have; nothing when the group is gone.
+    pub(super) fn of(world: &World, key: &ObjectKey) -> Option<Self> {
+        let group = world.groups.store.get(key)?;
+        let set = set_of(&group.meta).and_then(|set| world.sets.get(&set));
+        let owner = group.meta.controller.as_ref().map(|owner| &owner.uid);
+        let set = set.filter(|set| Some(&set.meta.uid) == owner);
+        let by_name = |clique: Arc<Object<PodClique>>| (clique.meta.key.name.to_string(), clique);
+        let cliques = world.members_of(key).into_iter().map(by_name).collect();
+        let mut seen = Self { group, set, cliques };
+        // A name that somebody else has may come with any labels.
+        let unlabelled: Vec<_> = seen
+            .place()
+            .iter()
+            .flat_map(|place| place.replicas.iter().flatten())
+            .filter(|wanted| !seen.cliques.contains_key(&wanted.name))
+            .filter_map(|wanted| world.cliques.get(&key.namespace, &wanted.name))
+            .map(by_name)
+            .collect();
+        seen.cliques.extend(unlabelled);
+        Some(seen)
+    }
+
+    /// Whether a PodClique is the group's own.
+    pub(super) fn owns(&self, clique: &Object<PodClique>) -> bool {
+        let owner = clique.meta.controller.as_ref();
+        owner.is_some_and(|owner| owner.uid == self.group.meta.uid)
+    }
+
+    /// The place of the group; nothing when its set goes away or has no such group any more.
+    pub(super) fn place(&self) -> Option<Place<'_>> {
+        let set = self.set.as_ref().filter(|set| !set.meta.deleting)?;
+        let layout = Layout::of(&set.object);
+        let object = &self.group.object;
+        let labels = object.metadata.labels.as_ref()?;
+        let (set_replica, group) = layout.find_group(&self.group.meta.key.name, labels)?;
+        if set_replica >= layout.replicas() {
+            return None;
+        }
+        // The schema refuses negative numbers.
+        let wanted = u32::try_from(object.spec.replicas).unwrap_or_default();
+        let members = |replica| layout.member_cliques(set_replica, group, replica);
+        let replicas = (0..wanted).map(members).collect();
+        Some(Place { layout, replicas })
+    }
+}

@@ -1,0 +1,216 @@
+//! What the controllers keep of the objects they watch.
+//!
+//! Sets, cliques, groups and gangs are kept whole: the rules work on the typed objects, and there
+//! is one of each per gang at most. Of pods, of which there are many, only the facts that the rules
+//! ask for are kept.
+
+use std::collections::BTreeMap;
+
+use grove_api::{finalizers, labels};
+use grove_core::pods::{ObservedPod, Phase, index_of};
+use grove_runtime::resource::Uid;
+use grove_runtime::view::{Meta, View};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// A typed object.
+#[derive(Debug)]
+pub(crate) struct Object<K> {
+    pub(crate) meta: Meta,
+    pub(crate) object: K,
+}
+
+impl<'de, K> Deserialize<'de> for Object<K>
+where
+    K: DeserializeOwned + kube::Resource,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = K::deserialize(deserializer)?;
+        Ok(Self { meta: Meta::from(object.meta()), object })
+    }
+}
+
+impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// An object of a core kind of which a few fields are ours.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    meta: Meta,
+    pub(crate) object: Value,
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Value::deserialize(deserializer)?;
+        let meta = Meta::deserialize(&object["metadata"]).map_err(serde::de::Error::custom)?;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            // The largest part of many objects, and nobody reads it.
+            metadata.remove("managedFields");
+        }
+        Ok(Self { meta, object })
+    }
+}
+
+impl View for Raw {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// Any managed object in a review.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ManagedObject {
+    metadata: ManagedMeta,
+}
+
+#[derive(Debug, Deserialize)]
+struct ManagedMeta {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+impl ManagedObject {
+    /// Name of the set it belongs to.
+    pub(crate) fn part_of(&self) -> Option<&str> {
+        self.metadata.labels.get(labels::PART_OF).map(String::as_str)
+    }
+}
+
+/// A pod.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawPod")]
+pub(crate) struct Pod {
+    meta: Meta,
+    pub(crate) observed: ObservedPod,
+    /// The other gates stay when ours is removed; where ours is in the list.
+    pub(crate) gate_position: Option<usize>,
+}
+
+impl Pod {
+    /// The PodClique that owns it.
+    pub(crate) fn clique(&self) -> Option<&Uid> {
+        self.meta.controller.as_ref().map(|owner| &owner.uid)
+    }
+
+    /// Name of the PodClique it says it is of.
+    pub(crate) fn clique_name(&self) -> Option<&str> {
+        self.meta.labels.get(labels::POD_CLIQUE)
+    }
+}
+
+impl View for Pod {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct RawPod {
+    metadata: RawPodMeta,
+    #[serde(default)]
+    spec: RawPodSpec,
+    #[serde(default)]
+    status: RawPodStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawPodMeta {
+    #[serde(flatten)]
+    meta: Meta,
+    creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPodSpec {
+    hostname: String,
+    node_name: Option<String>,
+    scheduling_gates: Vec<RawGate>,
+}
+
+#[derive(Deserialize)]
+struct RawGate {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPodStatus {
+    phase: String,
+    conditions: Vec<RawCondition>,
+    container_statuses: Vec<RawContainer>,
+    init_container_statuses: Vec<RawContainer>,
+}
+
+#[derive(Deserialize)]
+struct RawCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawContainer {
+    ready: bool,
+    started: Option<bool>,
+    last_state: RawState,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawState {
+    terminated: Option<RawTermination>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawTermination {
+    exit_code: i32,
+}
+
+impl From<RawPod> for Pod {
+    fn from(raw: RawPod) -> Self {
+        let RawPod { metadata: RawPodMeta { meta, creation_timestamp }, spec, status } = raw;
+        let condition = |kind: &str| status.conditions.iter().find(|one| one.kind == kind);
+        let is_true = |kind| condition(kind).is_some_and(|one| one.status == "True");
+        let failed = |container: &RawContainer| {
+            container.last_state.terminated.as_ref().is_some_and(|ended| ended.exit_code != 0)
+        };
+        let containers = status.container_statuses.iter();
+        let gate_position =
+            spec.scheduling_gates.iter().position(|gate| gate.name == finalizers::SCHEDULING_GATE);
+        let label = |key: &str| meta.labels.get(key).map(str::to_owned);
+        let clique = meta.labels.get(labels::POD_CLIQUE).unwrap_or_default();
+        let observed = ObservedPod {
+            name: meta.key.name.to_string(),
+            uid: meta.uid.to_string(),
+            deleting: meta.deleting,
+            created: creation_timestamp,
+            on_node: spec.node_name.is_some_and(|node| !node.is_empty()),
+            phase: Phase::from(status.phase.as_str()),
+            ready: is_true("Ready"),
+            scheduled: is_true("PodScheduled"),
+            schedule_gated: condition("PodScheduled")
+                .is_some_and(|one| one.status == "False" && one.reason == "SchedulingGated"),
+            has_gate: gate_position.is_some(),
+            erroneous: containers.clone().chain(&status.init_container_statuses).any(failed),
+            started_not_ready: containers
+                .clone()
+                .any(|container| container.started == Some(true) && !container.ready),
+            index: index_of(clique, &spec.hostname),
+            template_hash: label(labels::POD_TEMPLATE_HASH),
+            gang: label(labels::POD_GANG),
+        };
+        Self { meta, observed, gate_position }
+    }
+}

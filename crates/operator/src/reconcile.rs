@@ -1,0 +1,143 @@
+//! What all reconciles share: their surroundings, their failures, and how a failure is reported.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
+use grove_runtime::class::{Class, Classed};
+use grove_runtime::process::Env;
+use grove_runtime::queue::{Priority, Queue};
+use grove_runtime::resource::ObjectKey;
+use grove_runtime::write::{WriteError, Writer};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::replica::ReplicaKey;
+use crate::world::World;
+
+/// What a reconcile works with.
+pub(crate) struct Context {
+    pub(crate) world: World,
+    pub(crate) writer: Writer,
+    pub(crate) env: Env,
+    /// Scheduler of pods that name none.
+    pub(crate) default_scheduler: String,
+    /// Image of the start-order container, with tag; absent when the operator was not told.
+    pub(crate) init_image: Option<String>,
+    /// What the replicas of sets cannot do.
+    pub(crate) problems: Problems,
+}
+
+/// What keeps replicas of sets from being as they should. Reported by the sets; kept in memory
+/// because every replica finds out again after a restart.
+pub(crate) struct Problems {
+    by_replica: Mutex<BTreeMap<ReplicaKey, LastError>>,
+    sets: Queue<ObjectKey>,
+}
+
+impl Problems {
+    /// None yet; the sets whose problems change are wanted in `sets`.
+    pub(crate) fn new(sets: Queue<ObjectKey>) -> Self {
+        Self { by_replica: Mutex::default(), sets }
+    }
+
+    /// Notes the problem of a replica, or that it has none.
+    pub(crate) fn note(&self, replica: &ReplicaKey, problem: Option<LastError>) {
+        let changed = {
+            let mut known = self.by_replica.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = known.get(replica).map(|known| known.description.clone());
+            let after = problem.as_ref().map(|problem| problem.description.clone());
+            match problem {
+                Some(problem) => known.insert(replica.clone(), problem),
+                None => known.remove(replica),
+            };
+            before != after
+        };
+        if changed {
+            self.sets.want(replica.set.clone(), Priority::ChildChange);
+        }
+    }
+
+    /// The problems of a set, by replica.
+    pub(crate) fn of(&self, set: &ObjectKey) -> Vec<LastError> {
+        let known = self.by_replica.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = ReplicaKey { set: set.clone(), index: 0 };
+        let of_set = known.range(first..).take_while(|(replica, _)| replica.set == *set);
+        of_set.map(|(_, problem)| problem.clone()).collect()
+    }
+}
+
+/// Why a reconcile did not reach its end.
+#[derive(Debug)]
+pub(crate) struct ReconcileError {
+    code: ErrorCode,
+    message: String,
+    class: Class,
+    retry_after: Option<Duration>,
+    source: Option<Box<WriteError>>,
+}
+
+impl ReconcileError {
+    /// A rule cannot be followed as things are; somebody has to change something.
+    pub(crate) fn rule(code: ErrorCode, message: impl fmt::Display) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+            class: Class::Invalid,
+            retry_after: None,
+            source: None,
+        }
+    }
+
+    /// A write failed.
+    pub(crate) fn write(code: ErrorCode, error: WriteError) -> Self {
+        Self {
+            code,
+            message: error.to_string(),
+            class: error.class(),
+            retry_after: error.retry_after(),
+            source: Some(Box::new(error)),
+        }
+    }
+
+    /// The entry of `status.lastErrors`, for failures that a user has to know about. The others
+    /// pass by themselves.
+    pub(crate) fn report(&self, now: Timestamp) -> Option<LastError> {
+        matches!(self.class, Class::Invalid | Class::Denied).then(|| LastError {
+            code: self.code.clone(),
+            description: OperationError {
+                operation: Operation::Sync,
+                code: self.code.clone(),
+                message: self.message.clone(),
+                cause: None,
+            }
+            .to_string(),
+            observed_at: Some(Time(now)),
+            ..LastError::default()
+        })
+    }
+}
+
+impl fmt::Display for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ReconcileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+impl Classed for ReconcileError {
+    fn class(&self) -> Class {
+        self.class
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}

@@ -1,0 +1,134 @@
+//! One replica of a PodCliqueSet: its service, autoscalers, standalone cliques, scaling groups and
+//! gangs, with the references and the Initialized condition of the gangs. Everything that one gang
+//! pipeline needs is decided in this one place.
+
+mod decide;
+mod observe;
+
+use std::fmt;
+
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::process::Env;
+use grove_runtime::queue::{Priority, Queue};
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::store::Store;
+use grove_runtime::view::{Meta, View};
+use grove_runtime::write::Write;
+
+use crate::objects::{Object, Pod, Raw};
+use crate::plan::act;
+use crate::reconcile::{Context, ReconcileError};
+use crate::world::{AUTOSCALERS, SERVICES, World, replica_of, set_of};
+
+/// A replica of a set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReplicaKey {
+    pub(crate) set: ObjectKey,
+    pub(crate) index: u32,
+}
+
+impl fmt::Display for ReplicaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} replica {}", self.set, self.index)
+    }
+}
+
+/// The replica that an object belongs to.
+fn key_of(meta: &Meta) -> Vec<ReplicaKey> {
+    let key = || Some(ReplicaKey { set: set_of(meta)?, index: replica_of(meta)? });
+    key().into_iter().collect()
+}
+
+/// What wakes a replica.
+pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
+    let queue = Queue::new(env.clock.clone());
+    queue.follow(&world.sets, Priority::UserChange, set_projection, |set| {
+        let replicas = u32::try_from(set.object.spec.replicas).unwrap_or_default();
+        (0..replicas).map(|index| ReplicaKey { set: set.meta.key.clone(), index }).collect()
+    });
+    let child = Priority::ChildChange;
+    queue.follow(&world.cliques.store, child, object_projection::<PodClique>, |one| {
+        key_of(&one.meta)
+    });
+    queue.follow(&world.groups.store, child, object_projection::<PodCliqueScalingGroup>, |one| {
+        key_of(&one.meta)
+    });
+    queue.follow(
+        &world.gangs.store,
+        child,
+        |gang: &Object<PodGang>| (object_projection(gang), gang.object.status.clone()),
+        |one| key_of(&one.meta),
+    );
+    for store in [&world.services.store, &world.autoscalers.store] {
+        follow_raw(&queue, store);
+    }
+    queue.follow(
+        &world.pods,
+        child,
+        |pod: &Pod| (pod.observed.deleting, pod.observed.gang.clone()),
+        |pod| key_of(pod.meta()),
+    );
+    queue
+}
+
+fn set_projection(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+    let metadata = &set.object.metadata;
+    (
+        set.meta.uid.clone(),
+        set.meta.generation,
+        set.meta.deleting,
+        set.meta.labels.clone(),
+        metadata.annotations.clone(),
+    )
+}
+
+/// Spec and metadata, not status.
+fn object_projection<K: kube::Resource>(one: &Object<K>) -> impl PartialEq + use<K> {
+    let meta = &one.meta;
+    let annotations = one.object.meta().annotations.clone();
+    (meta.uid.clone(), meta.generation, meta.deleting, meta.labels.clone(), annotations)
+}
+
+fn follow_raw(queue: &Queue<ReplicaKey>, store: &Store<Raw>) {
+    let ours =
+        |raw: &Raw| (raw.meta().uid.clone(), raw.meta().labels.clone(), raw.object["spec"].clone());
+    queue.follow(store, Priority::ChildChange, ours, |raw| key_of(raw.meta()));
+}
+
+/// Brings one replica to what its set says. What it cannot do, the set reports.
+pub(crate) async fn reconcile(
+    context: &Context,
+    attempt: Attempt<ReplicaKey>,
+) -> Result<Due, ReconcileError> {
+    let outcome = converge(context, &attempt).await;
+    let now = context.env.clock.wall();
+    let problem = outcome.as_ref().err().and_then(|error| error.report(now));
+    context.problems.note(&attempt.key, problem);
+    outcome.map(|()| None)
+}
+
+async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<(), ReconcileError> {
+    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(()) };
+    let now = context.env.clock.wall();
+    let plan = decide::decide(&seen, &context.default_scheduler, now)?;
+    let acted = act(&plan, &context.writer, &attempt.fence).await;
+    acted.map_err(|(write, error)| ReconcileError::write(code(write), error))
+}
+
+fn code(write: &Write) -> ErrorCode {
+    let resource = &write.resource;
+    if *resource == Resource::of::<PodGang>() {
+        ErrorCode::CreateOrPatchPodGang
+    } else if *resource == Resource::of::<PodClique>() {
+        ErrorCode::SyncPodClique
+    } else if *resource == Resource::of::<PodCliqueScalingGroup>() {
+        ErrorCode::SyncPodCliqueScalingGroup
+    } else if *resource == AUTOSCALERS {
+        ErrorCode::SyncHpa
+    } else {
+        debug_assert_eq!(*resource, SERVICES);
+        ErrorCode::SyncPodCliqueSetService
+    }
+}

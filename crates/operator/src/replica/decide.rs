@@ -1,0 +1,243 @@
+//! What one replica of a set needs: the whole pipeline of its gangs, without IO.
+//!
+//! All writes of one pass are independent of each other: children name each other but do not need
+//! each other to exist. Gangs are there from the first pass on, before any pod can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
+use grove_core::children::{self, owner};
+use grove_core::gang::{self, Member};
+use grove_core::hash;
+use grove_core::layout::{self, Layout};
+use grove_runtime::resource::Resource;
+use grove_runtime::view::{Meta, View};
+use grove_runtime::write::Write;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::observe::{ByName, Observed};
+use crate::converge;
+use crate::objects::{Object, Raw};
+use crate::plan::Plan;
+use crate::reconcile::ReconcileError;
+use crate::world::{AUTOSCALERS, SERVICES};
+
+const REASON: &str = "what the set says";
+
+pub(super) fn decide(
+    seen: &Observed,
+    default_scheduler: &str,
+    now: Timestamp,
+) -> Result<Plan, ReconcileError> {
+    let layout = Layout::of(&seen.set.object);
+    let mut plan = Plan::default();
+    if seen.index >= layout.replicas() {
+        plan.step(remove_all(seen));
+        return Ok(plan);
+    }
+    let mut wanted = Wanted { seen, writes: Vec::new() };
+    let service = children::headless_service(&layout, seen.index);
+    wanted.part(&SERVICES, &seen.services, service)?;
+    for autoscaler in children::autoscalers(&layout, seen.index) {
+        wanted.part(&AUTOSCALERS, &seen.autoscalers, autoscaler)?;
+    }
+    let hashes = hash::pod_template_hashes(layout.template());
+    let set_owner = owner::of_set(&seen.set.object);
+    for place in layout.standalone_cliques(seen.index) {
+        let live = seen.cliques.get(&place.name).map(|live| &live.object);
+        let hash = hashes.get(place.template.name.as_str()).map(String::as_str).unwrap_or_default();
+        let clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
+        wanted.own(&seen.cliques, &clique)?;
+    }
+    for group in layout.groups() {
+        let name = layout.scaling_group_name(seen.index, group);
+        let live = seen.groups.get(&name).map(|live| &live.object);
+        wanted.own(&seen.groups, &children::scaling_group(&layout, seen.index, group, live))?;
+    }
+    let gangs = gangs(&layout, seen);
+    for place in &gangs {
+        wanted.gang(&layout, place, default_scheduler, now)?;
+    }
+    wanted.remove_others(&layout, &gangs);
+    plan.step(wanted.writes);
+    Ok(plan)
+}
+
+/// The base gang and the scaled gangs, for the groups as large as they are now.
+fn gangs<'a>(layout: &Layout<'a>, seen: &Observed) -> Vec<layout::Gang<'a>> {
+    let mut gangs = vec![layout.base_gang(seen.index)];
+    for group in layout.groups() {
+        let live = seen.groups.get(&layout.scaling_group_name(seen.index, group));
+        let replicas = live.map_or_else(
+            || group.initial_replicas(),
+            |live| u32::try_from(live.object.spec.replicas).unwrap_or_default(),
+        );
+        gangs.extend(layout.scaled_gangs(seen.index, group, replicas));
+    }
+    gangs
+}
+
+struct Wanted<'s> {
+    seen: &'s Observed,
+    writes: Vec<Write>,
+}
+
+impl Wanted<'_> {
+    fn own<K>(&mut self, live: &ByName<Object<K>>, wanted: &K) -> Result<(), ReconcileError>
+    where
+        K: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K::Scope: 'static,
+    {
+        let name = wanted.meta().name.as_deref().unwrap_or_default();
+        let live = live.get(name).map(AsRef::as_ref);
+        if self.may_write(&Resource::of::<K>(), live)? {
+            self.writes.extend(converge::own(wanted, live, REASON));
+        }
+        Ok(())
+    }
+
+    fn part(
+        &mut self,
+        resource: &Resource,
+        live: &ByName<Raw>,
+        wanted: Value,
+    ) -> Result<(), ReconcileError> {
+        let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+        let live = live.get(name).map(AsRef::as_ref);
+        if self.may_write(resource, live)? {
+            self.writes.extend(converge::part(resource.clone(), wanted, live, REASON));
+        }
+        Ok(())
+    }
+
+    /// Whether an object may be created or changed now. One that is going away is waited for, one
+    /// of somebody else is left alone and reported.
+    fn may_write<T: View>(
+        &self,
+        resource: &Resource,
+        live: Option<&T>,
+    ) -> Result<bool, ReconcileError> {
+        let Some(live) = live else { return Ok(true) };
+        self.check_owner(resource, live.meta())?;
+        Ok(!live.meta().deleting)
+    }
+
+    fn check_owner(&self, resource: &Resource, meta: &Meta) -> Result<(), ReconcileError> {
+        if is_owned(self.seen, meta) {
+            return Ok(());
+        }
+        let owner = meta.controller.as_ref();
+        let owner = owner.map_or_else(|| "nobody".to_owned(), |o| format!("{} {}", o.kind, o.name));
+        let set = &self.seen.set.meta.key;
+        Err(ReconcileError::rule(
+            ErrorCode::SetControllerReference,
+            format!(
+                "{resource} {} belongs to {owner}, not to PodCliqueSet {set}; rename one of the two",
+                meta.key
+            ),
+        ))
+    }
+
+    fn gang(
+        &mut self,
+        layout: &Layout<'_>,
+        place: &layout::Gang<'_>,
+        default_scheduler: &str,
+        now: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let none = Vec::new();
+        let pods = |clique: &str| self.seen.pods.get(clique).unwrap_or(&none);
+        let references: BTreeMap<_, _> = place
+            .cliques
+            .iter()
+            .map(|clique| {
+                let references =
+                    gang::references(layout.namespace(), &place.name, pods(&clique.name));
+                (clique.name.clone(), references)
+            })
+            .collect();
+        let live = self.seen.gangs.get(&place.name);
+        let wanted = gang::pod_gang(
+            layout,
+            place,
+            &references,
+            default_scheduler,
+            live.map(|live| &live.object),
+        );
+        self.own(&self.seen.gangs, &wanted)?;
+        let Some(live) = live.filter(|live| !live.meta.deleting) else { return Ok(()) };
+        let member = |name: &str| {
+            let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
+            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            Some(Member { wanted, pods: pods(name) })
+        };
+        let state = gang::initialization(&place.name, &live.object.spec, member);
+        let stored = live.object.status.as_ref();
+        let status = gang::status(stored, live.object.metadata.generation, now, state);
+        let write = converge::status(Resource::of::<PodGang>(), &live.meta, stored, &status);
+        self.writes.extend(write);
+        Ok(())
+    }
+
+    /// Deletes what is of this replica and not wanted any more.
+    fn remove_others(&mut self, layout: &Layout<'_>, gangs: &[layout::Gang<'_>]) {
+        let seen = self.seen;
+        let gangs: BTreeSet<&str> = gangs.iter().map(|gang| gang.name.as_str()).collect();
+        let standalone: BTreeSet<String> =
+            layout.standalone_cliques(seen.index).into_iter().map(|clique| clique.name).collect();
+        let groups: BTreeSet<String> =
+            layout.groups().iter().map(|one| layout.scaling_group_name(seen.index, one)).collect();
+        let autoscalers: BTreeSet<String> = children::autoscalers(layout, seen.index)
+            .iter()
+            .filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned))
+            .collect();
+        self.writes.extend(remove(seen, &Resource::of::<PodGang>(), &seen.gangs, |name| {
+            gangs.contains(name)
+        }));
+        self.writes.extend(remove(seen, &Resource::of::<PodClique>(), &seen.cliques, |name| {
+            standalone.contains(name)
+        }));
+        let resource = Resource::of::<PodCliqueScalingGroup>();
+        self.writes.extend(remove(seen, &resource, &seen.groups, |name| groups.contains(name)));
+        self.writes.extend(remove(seen, &AUTOSCALERS, &seen.autoscalers, |name| {
+            autoscalers.contains(name)
+        }));
+    }
+}
+
+/// Whether the set itself controls an object. Members of groups, for example, it does not.
+fn is_owned(seen: &Observed, meta: &Meta) -> bool {
+    meta.controller.as_ref().is_some_and(|owner| owner.uid == seen.set.meta.uid)
+}
+
+/// Deletes of the set's own objects that are not to be kept and not on their way out.
+fn remove<T: View>(
+    seen: &Observed,
+    resource: &Resource,
+    live: &ByName<T>,
+    keep: impl Fn(&str) -> bool,
+) -> Vec<Write> {
+    live.iter()
+        .filter(|(name, one)| !keep(name) && !one.meta().deleting && is_owned(seen, one.meta()))
+        .map(|(_, one)| converge::delete(resource.clone(), one.meta(), "the set no longer has it"))
+        .collect()
+}
+
+fn remove_all(seen: &Observed) -> Vec<Write> {
+    let none = |_: &str| false;
+    [
+        remove(seen, &Resource::of::<PodGang>(), &seen.gangs, none),
+        remove(seen, &Resource::of::<PodClique>(), &seen.cliques, none),
+        remove(seen, &Resource::of::<PodCliqueScalingGroup>(), &seen.groups, none),
+        remove(seen, &AUTOSCALERS, &seen.autoscalers, none),
+        remove(seen, &SERVICES, &seen.services, none),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use std::sync::Arc;
+
+use grove_api::PodCliqueSet;
+use grove_api::condition::pod_gang as reasons;
+use grove_runtime::write::Verb;
+use serde_json::json;
+
+use super::*;
+
+/// The set that users start from, as it is stored.
+fn set() -> PodCliqueSet {
+    let mut set: PodCliqueSet =
+        serde_saphyr::from_str(include_str!("../../../../../examples/minimal.yaml")).unwrap();
+    grove_core::admission::default(&mut set);
+    set.metadata.namespace = Some("default".to_owned());
+    set.metadata.uid = Some("set".to_owned());
+    set.metadata.resource_version = Some("1".to_owned());
+    set
+}
+
+fn observed(set: PodCliqueSet, index: u32) -> Observed {
+    Observed {
+        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }),
+        index,
+        services: ByName::new(),
+        autoscalers: ByName::new(),
+        cliques: ByName::new(),
+        groups: ByName::new(),
+        gangs: ByName::new(),
+        pods: BTreeMap::new(),
+    }
+}
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn decided(seen: &Observed) -> Plan {
+    decide(seen, "default-scheduler", now()).unwrap()
+}
+
+/// `verb plural name`, for every write.
+fn told(plan: &Plan) -> Vec<String> {
+    plan.writes()
+        .iter()
+        .map(|write| {
+            format!("{} {} {}", write.verb.as_str(), write.resource.plural, write.key.name)
+        })
+        .collect()
+}
+
+/// Stores what a plan creates, as the API server would.
+fn store(seen: &mut Observed, plan: &Plan) {
+    fn stored<T: DeserializeOwned>(body: &Value) -> Arc<T> {
+        Arc::new(serde_json::from_value(body.clone()).unwrap())
+    }
+    for write in plan.writes() {
+        let Verb::Create { body } = &write.verb else { continue };
+        let mut body = body.clone();
+        body["metadata"]["uid"] = json!(&*write.key.name);
+        body["metadata"]["resourceVersion"] = json!("2");
+        body["metadata"]["generation"] = json!(1);
+        let name = write.key.name.to_string();
+        match &*write.resource.plural {
+            "services" => drop(seen.services.insert(name, stored::<Raw>(&body))),
+            "podcliques" => drop(seen.cliques.insert(name, stored(&body))),
+            "podcliquescalinggroups" => drop(seen.groups.insert(name, stored(&body))),
+            "podgangs" => drop(seen.gangs.insert(name, stored(&body))),
+            other => panic!("unexpected {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
+    let mut seen = observed(set(), 0);
+
+    let plan = decided(&seen);
+    assert_eq!(
+        told(&plan),
+        [
+            "create services demo-0",
+            "create podcliques demo-0-router",
+            "create podcliquescalinggroups demo-0-decode",
+            "create podgangs demo-0",
+            "create podgangs demo-0-decode-0",
+        ]
+    );
+
+    store(&mut seen, &plan);
+    let plan = decided(&seen);
+    assert_eq!(
+        told(&plan),
+        ["merge-patch podgangs demo-0", "merge-patch podgangs demo-0-decode-0"]
+    );
+    for write in plan.writes() {
+        let Verb::Merge { patch, subresource, .. } = &write.verb else { panic!("a status") };
+        assert_eq!(*subresource, Some("status"));
+        assert_eq!(patch["status"]["conditions"][0]["reason"], reasons::PODS_PENDING);
+    }
+}
+
+#[test]
+fn a_replica_beyond_the_wanted_number_is_removed() {
+    let mut seen = observed(set(), 0);
+    let plan = decided(&seen);
+    store(&mut seen, &plan);
+
+    let mut fewer = set();
+    fewer.spec.replicas = 0;
+    seen.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer });
+
+    assert_eq!(
+        told(&decided(&seen)),
+        [
+            "delete podgangs demo-0",
+            "delete podgangs demo-0-decode-0",
+            "delete podcliques demo-0-router",
+            "delete podcliquescalinggroups demo-0-decode",
+            "delete services demo-0",
+        ]
+    );
+}
+
+#[test]
+fn gangs_follow_the_live_size_of_a_group() {
+    let mut seen = observed(set(), 0);
+    let plan = decided(&seen);
+    store(&mut seen, &plan);
+    let resized = |seen: &mut Observed, replicas| {
+        let mut group = seen.groups["demo-0-decode"].object.clone();
+        group.spec.replicas = replicas;
+        let group = Object { meta: Meta::from(&group.metadata), object: group };
+        seen.groups.insert("demo-0-decode".to_owned(), Arc::new(group));
+    };
+
+    resized(&mut seen, 3);
+    assert!(told(&decided(&seen)).contains(&"create podgangs demo-0-decode-1".to_owned()));
+    resized(&mut seen, 1);
+    assert!(told(&decided(&seen)).contains(&"delete podgangs demo-0-decode-0".to_owned()));
+}
+
+#[test]
+fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
+    let mut seen = observed(set(), 0);
+    let plan = decided(&seen);
+    store(&mut seen, &plan);
+    let mut other = set();
+    other.metadata.uid = Some("a later life".to_owned());
+    seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other });
+
+    let error = decide(&seen, "default-scheduler", now()).unwrap_err();
+
+    assert_eq!(
+        error.to_string(),
+        "services default/demo-0 belongs to PodCliqueSet demo, not to PodCliqueSet default/demo; \
+         rename one of the two"
+    );
+}
+
+#[test]
+fn what_is_going_away_is_waited_for() {
+    let mut seen = observed(set(), 0);
+    let plan = decided(&seen);
+    store(&mut seen, &plan);
+    let mut going = seen.cliques["demo-0-router"].object.clone();
+    going.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
+    going.metadata.labels = None;
+    let going = Object { meta: Meta::from(&going.metadata), object: going };
+    seen.cliques.insert("demo-0-router".to_owned(), Arc::new(going));
+
+    assert!(!told(&decided(&seen)).iter().any(|write| write.contains("podcliques")));
+}

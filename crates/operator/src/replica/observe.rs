@@ -1,0 +1,52 @@
+//! One replica as the caches show it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_core::pods::ObservedPod;
+use grove_runtime::view::View;
+
+use super::ReplicaKey;
+use crate::objects::{Object, Raw};
+use crate::world::World;
+
+/// Everything of one replica, by name.
+pub(crate) struct Observed {
+    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) index: u32,
+    pub(super) services: ByName<Raw>,
+    pub(super) autoscalers: ByName<Raw>,
+    /// Standalone ones and members of groups.
+    pub(super) cliques: ByName<Object<PodClique>>,
+    pub(super) groups: ByName<Object<PodCliqueScalingGroup>>,
+    pub(super) gangs: ByName<Object<PodGang>>,
+    /// Pods by name of their PodClique.
+    pub(super) pods: BTreeMap<String, Vec<ObservedPod>>,
+}
+
+pub(super) type ByName<T> = BTreeMap<String, Arc<T>>;
+
+fn by_name<T: View>(views: Vec<Arc<T>>) -> ByName<T> {
+    views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
+}
+
+/// The replica, if its set is there and stays.
+pub(super) fn observe(world: &World, key: &ReplicaKey) -> Option<Observed> {
+    let set = world.sets.get(&key.set).filter(|set| !set.meta.deleting)?;
+    let cliques = by_name(world.cliques.of_replica(&key.set, key.index));
+    let pods = cliques.iter().map(|(name, clique)| {
+        let pods = world.pods_of(&clique.meta.uid);
+        (name.clone(), pods.iter().map(|pod| pod.observed.clone()).collect())
+    });
+    Some(Observed {
+        set,
+        index: key.index,
+        services: by_name(world.services.of_replica(&key.set, key.index)),
+        autoscalers: by_name(world.autoscalers.of_replica(&key.set, key.index)),
+        pods: pods.collect(),
+        cliques,
+        groups: by_name(world.groups.of_replica(&key.set, key.index)),
+        gangs: by_name(world.gangs.of_replica(&key.set, key.index)),
+    })
+}

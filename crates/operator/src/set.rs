@@ -1,0 +1,104 @@
+//! A PodCliqueSet as a whole: its finalizer, what the start-order container needs, and its status.
+
+mod decide;
+mod observe;
+
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_core::status::Outcome;
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::process::Env;
+use grove_runtime::queue::{Priority, Queue};
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::view::{Meta, MetaView, View};
+use grove_runtime::write::Write;
+
+use crate::objects::{Object, Raw};
+use crate::plan::act;
+use crate::reconcile::{Context, ReconcileError};
+use crate::world::{ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
+
+fn key_of(meta: &Meta) -> Vec<ObjectKey> {
+    set_of(meta).into_iter().collect()
+}
+
+/// What wakes a set.
+pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
+    let queue = Queue::new(env.clock.clone());
+    queue.follow(&world.sets, Priority::UserChange, set_projection, |set| {
+        vec![set.meta.key.clone()]
+    });
+    let child = Priority::ChildChange;
+    queue.follow(
+        &world.cliques.store,
+        child,
+        |one: &Object<PodClique>| {
+            (one.meta.deleting, one.meta.labels.clone(), one.object.status.clone())
+        },
+        |one| key_of(&one.meta),
+    );
+    queue.follow(
+        &world.groups.store,
+        child,
+        |one: &Object<PodCliqueScalingGroup>| (one.meta.deleting, one.object.status.clone()),
+        |one| key_of(&one.meta),
+    );
+    for store in [&world.service_accounts, &world.roles, &world.role_bindings] {
+        let projection = |one: &MetaView| (one.metadata.uid.clone(), one.metadata.deleting);
+        queue.follow(store, child, projection, |one| key_of(&one.metadata));
+    }
+    let projection = |one: &Raw| (one.meta().uid.clone(), one.meta().deleting);
+    queue.follow(&world.secrets, child, projection, |one| key_of(one.meta()));
+    queue
+}
+
+/// Everything but the status, which is our own.
+fn set_projection(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+    let metadata = &set.object.metadata;
+    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, metadata.finalizers.clone())
+}
+
+/// Brings one set to what it says, and its status to what is.
+pub(crate) async fn reconcile(
+    context: &Context,
+    attempt: Attempt<ObjectKey>,
+) -> Result<Due, ReconcileError> {
+    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(None) };
+    let plan = decide::decide(&seen);
+    let acted = act(&plan, &context.writer, &attempt.fence).await;
+    let failed = acted.err().map(|(write, error)| ReconcileError::write(code(write), error));
+    let now = context.env.clock.wall();
+    let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
+    errors.extend(context.problems.of(&attempt.key));
+    let outcome = match &failed {
+        _ if !errors.is_empty() => Some(Outcome::Incomplete { errors: &errors }),
+        None if plan.is_empty() => {
+            Some(Outcome::Complete { generation: seen.set.object.metadata.generation })
+        }
+        // What was written wakes the set again, and what failed passes by itself.
+        _ => None,
+    };
+    let status = outcome.and_then(|outcome| decide::status(&seen, outcome));
+    if let Some(write) = status {
+        let written = context.writer.execute(&attempt.fence, &write).await;
+        written.map_err(|error| ReconcileError::write(ErrorCode::UpdatePcsStatus, error))?;
+    }
+    failed.map_or(Ok(None), Err)
+}
+
+fn code(write: &Write) -> ErrorCode {
+    let resource = &write.resource;
+    if *resource == SERVICE_ACCOUNTS {
+        ErrorCode::SyncServiceAccount
+    } else if *resource == ROLES {
+        ErrorCode::SyncRole
+    } else if *resource == ROLE_BINDINGS {
+        ErrorCode::SyncRoleBinding
+    } else if *resource == SECRETS {
+        ErrorCode::CreateSecret
+    } else if *resource == Resource::of::<PodCliqueSet>() {
+        ErrorCode::UpdatePcsStatus
+    } else {
+        ErrorCode::DeletePcsReplica
+    }
+}

@@ -1,0 +1,105 @@
+//! What a set needs as a whole, without IO.
+//!
+//! A set that is deleted takes its children along at once instead of leaving them to the garbage
+//! collector, which is there for what is missed.
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
+use grove_core::children;
+use grove_core::hash;
+use grove_core::layout::Layout;
+use grove_core::status::{self, Outcome};
+use grove_runtime::resource::Resource;
+use grove_runtime::view::{Meta, View};
+use grove_runtime::write::Write;
+
+use super::observe::Observed;
+use crate::converge;
+use crate::plan::Plan;
+use crate::world::{AUTOSCALERS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES};
+
+pub(super) fn decide(seen: &Observed) -> Plan {
+    let mut plan = Plan::default();
+    let resource = Resource::of::<PodCliqueSet>();
+    let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
+    let ours = held.iter().position(|one| one == finalizers::POD_CLIQUE_SET);
+    if seen.set.meta.deleting {
+        plan.step(remove_children(seen));
+        if let Some(position) = ours {
+            held.remove(position);
+            plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
+        }
+        return plan;
+    }
+    if ours.is_none() {
+        held.push(finalizers::POD_CLIQUE_SET.to_owned());
+        plan.step([converge::finalizers(resource, &seen.set.meta, &held, "take charge")]);
+    }
+    let layout = Layout::of(&seen.set.object);
+    let access = [
+        (SERVICE_ACCOUNTS, &seen.service_account, children::service_account(&layout)),
+        (ROLES, &seen.role, children::role(&layout)),
+        (ROLE_BINDINGS, &seen.role_binding, children::role_binding(&layout)),
+        (SECRETS, &seen.secret, children::token_secret(&layout)),
+    ];
+    plan.step(access.into_iter().filter(|(_, live, _)| live.is_none()).filter_map(
+        |(resource, _, wanted)| {
+            converge::part(resource, wanted, None, "for the start-order container")
+        },
+    ));
+    plan
+}
+
+fn remove_children(seen: &Observed) -> Vec<Write> {
+    let mut found: Vec<(Resource, &Meta)> = Vec::new();
+    found.extend(seen.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
+    found.extend(
+        seen.groups.values().map(|one| (Resource::of::<PodCliqueScalingGroup>(), &one.meta)),
+    );
+    found.extend(seen.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
+    found.extend(seen.services.iter().map(|one| (SERVICES, one.meta())));
+    found.extend(seen.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
+    let access = [
+        (SERVICE_ACCOUNTS, &seen.service_account),
+        (ROLES, &seen.role),
+        (ROLE_BINDINGS, &seen.role_binding),
+        (SECRETS, &seen.secret),
+    ];
+    found.extend(access.into_iter().filter_map(|(kind, meta)| Some((kind, meta.as_ref()?))));
+    let uid = &seen.set.meta.uid;
+    let owned = |meta: &Meta| meta.controller.as_ref().is_some_and(|owner| owner.uid == *uid);
+    found
+        .into_iter()
+        .filter(|(_, meta)| owned(meta) && !meta.deleting)
+        .map(|(resource, meta)| converge::delete(resource, meta, "the set is deleted"))
+        .collect()
+}
+
+/// The status, if it differs from the stored one.
+pub(super) fn status(seen: &Observed, outcome: Outcome<'_>) -> Option<Write> {
+    let set = &seen.set.object;
+    if seen.set.meta.deleting {
+        return None;
+    }
+    let layout = Layout::of(set);
+    let hashes = hash::pod_template_hashes(layout.template());
+    let generation_hash = hash::generation_hash(set);
+    let stored = set.status.as_ref();
+    let current = stored.and_then(|status| status.current_generation_hash.as_deref());
+    let replicas: Vec<_> = (0..layout.replicas())
+        .map(|index| {
+            status::set_replica(
+                &layout,
+                index,
+                |name| seen.cliques.get(name).map(|one| &one.object),
+                |name| seen.groups.get(name).map(|one| &one.object),
+                &hashes,
+                current,
+            )
+        })
+        .collect();
+    let wanted = status::pod_clique_set(set, &generation_hash, &replicas, outcome);
+    converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
+}
+
+#[cfg(test)]
+mod tests;

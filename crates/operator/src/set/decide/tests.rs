@@ -1,0 +1,94 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_runtime::write::Verb;
+use serde_json::json;
+
+use super::*;
+use crate::objects::Object;
+
+fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
+    let mut set: PodCliqueSet =
+        serde_saphyr::from_str(include_str!("../../../../../examples/minimal.yaml")).unwrap();
+    set.metadata.namespace = Some("default".to_owned());
+    set.metadata.uid = Some("set".to_owned());
+    set.metadata.resource_version = Some("1".to_owned());
+    change(&mut set);
+    Observed {
+        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }),
+        service_account: None,
+        role: None,
+        role_binding: None,
+        secret: None,
+        cliques: BTreeMap::new(),
+        groups: BTreeMap::new(),
+        gangs: Vec::new(),
+        services: Vec::new(),
+        autoscalers: Vec::new(),
+    }
+}
+
+fn told(plan: &Plan) -> Vec<String> {
+    let writes = plan.writes();
+    writes.iter().map(|w| format!("{} {}", w.verb.as_str(), w.resource.plural)).collect()
+}
+
+#[test]
+fn a_new_set_is_taken_charge_of_before_anything_is_made() {
+    let plan = decide(&observed(|set| {
+        set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
+    }));
+
+    assert_eq!(
+        told(&plan),
+        [
+            "merge-patch podcliquesets",
+            "create serviceaccounts",
+            "create roles",
+            "create rolebindings",
+            "create secrets"
+        ]
+    );
+    let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("a patch") };
+    let held = json!(["somebody.else/x", finalizers::POD_CLIQUE_SET]);
+    assert_eq!(patch["metadata"]["finalizers"], held);
+}
+
+#[test]
+fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
+    let mut seen = observed(|set| {
+        set.metadata.finalizers =
+            Some(vec![finalizers::POD_CLIQUE_SET.to_owned(), "somebody.else/x".to_owned()]);
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        set.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+    });
+    let child = |owner: &str| {
+        serde_json::from_value::<Object<PodGang>>(json!({"metadata": {
+            "name": "demo-0", "namespace": "default", "uid": "g", "resourceVersion": "1",
+            "ownerReferences": [{"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
+                "name": "demo", "uid": owner, "controller": true}],
+        }, "spec": {"podgroups": []}}))
+        .unwrap()
+    };
+    seen.gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
+
+    let plan = decide(&seen);
+
+    assert_eq!(told(&plan), ["delete podgangs", "merge-patch podcliquesets"]);
+    let Verb::Merge { patch, .. } = &plan.writes()[1].verb else { panic!("a patch") };
+    assert_eq!(patch["metadata"]["finalizers"], json!(["somebody.else/x"]));
+    assert_eq!(status(&seen, Outcome::Complete { generation: None }), None);
+}
+
+#[test]
+fn the_first_status_carries_hash_selector_and_generation() {
+    let seen = observed(|set| set.metadata.generation = Some(3));
+
+    let write = status(&seen, Outcome::Complete { generation: Some(3) }).unwrap();
+
+    let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
+    assert_eq!(patch["status"]["observedGeneration"], 3);
+    assert!(patch["status"]["currentGenerationHash"].is_string());
+    assert!(patch["status"]["hpaPodSelector"].as_str().unwrap().contains("part-of=demo"));
+}

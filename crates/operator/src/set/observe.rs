@@ -1,0 +1,53 @@
+//! One set as the caches show it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, names};
+use grove_runtime::resource::ObjectKey;
+use grove_runtime::view::{Meta, View};
+
+use crate::objects::{Object, Raw};
+use crate::world::World;
+
+/// A set and what belongs to it.
+pub(super) struct Observed {
+    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) service_account: Option<Meta>,
+    pub(super) role: Option<Meta>,
+    pub(super) role_binding: Option<Meta>,
+    pub(super) secret: Option<Meta>,
+    pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
+    pub(super) groups: BTreeMap<String, Arc<Object<PodCliqueScalingGroup>>>,
+    pub(super) gangs: Vec<Arc<Object<PodGang>>>,
+    pub(super) services: Vec<Arc<Raw>>,
+    pub(super) autoscalers: Vec<Arc<Raw>>,
+}
+
+fn by_name<T: View>(views: Vec<Arc<T>>) -> BTreeMap<String, Arc<T>> {
+    views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
+}
+
+pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
+    let set = world.sets.get(key)?;
+    let named = |name: String| ObjectKey::new(&key.namespace, &name);
+    let meta =
+        |view: Option<Arc<grove_runtime::view::MetaView>>| view.map(|view| view.metadata.clone());
+    Some(Observed {
+        service_account: meta(
+            world.service_accounts.get(&named(names::service_account(&key.name))),
+        ),
+        role: meta(world.roles.get(&named(names::role(&key.name)))),
+        role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
+        secret: world
+            .secrets
+            .get(&named(names::token_secret(&key.name)))
+            .map(|secret| secret.meta().clone()),
+        cliques: by_name(world.cliques.of(key)),
+        groups: by_name(world.groups.of(key)),
+        gangs: world.gangs.of(key),
+        services: world.services.of(key),
+        autoscalers: world.autoscalers.of(key),
+        set,
+    })
+}

@@ -1,0 +1,176 @@
+//! The caches of the controllers, and how objects are found in them.
+
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_runtime::cache::{CacheBuilder, Caches};
+use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::store::{Index, Store};
+use grove_runtime::view::{Meta, MetaView, View};
+use grove_runtime::watch::Selection;
+
+use crate::objects::{Object, Pod, Raw};
+
+pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
+pub(crate) const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+pub(crate) const SERVICE_ACCOUNTS: Resource =
+    Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+pub(crate) const ROLES: Resource =
+    Resource::namespaced("rbac.authorization.k8s.io", "v1", "roles", "Role");
+pub(crate) const ROLE_BINDINGS: Resource =
+    Resource::namespaced("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding");
+pub(crate) const AUTOSCALERS: Resource = Resource::namespaced(
+    "autoscaling",
+    "v2",
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+);
+
+/// Everything the controllers see.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) sets: Store<Object<PodCliqueSet>>,
+    pub(crate) groups: BySet<Object<PodCliqueScalingGroup>>,
+    pub(crate) cliques: BySet<Object<PodClique>>,
+    cliques_by_group: Index,
+    cliques_by_base_gang: Index,
+    pub(crate) gangs: BySet<Object<PodGang>>,
+    pub(crate) pods: Store<Pod>,
+    pods_by_clique: Index,
+    pub(crate) services: BySet<Raw>,
+    pub(crate) autoscalers: BySet<Raw>,
+    pub(crate) service_accounts: Store<MetaView>,
+    pub(crate) roles: Store<MetaView>,
+    pub(crate) role_bindings: Store<MetaView>,
+    pub(crate) secrets: Store<Raw>,
+}
+
+/// A cache of managed objects that knows which set, and which replica of it, each belongs to.
+pub(crate) struct BySet<T> {
+    pub(crate) store: Store<T>,
+    set: Index,
+    replica: Index,
+}
+
+impl<T> Clone for BySet<T> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), set: self.set, replica: self.replica }
+    }
+}
+
+impl<T: View> BySet<T> {
+    /// The objects of a set, by name.
+    pub(crate) fn of(&self, set: &ObjectKey) -> Vec<Arc<T>> {
+        self.store.by(self.set, &set.to_string())
+    }
+
+    /// The objects of one replica of a set, by name.
+    pub(crate) fn of_replica(&self, set: &ObjectKey, replica: u32) -> Vec<Arc<T>> {
+        self.store.by(self.replica, &replica_text(set, replica))
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        self.store.get(&ObjectKey::new(namespace, name))
+    }
+}
+
+/// The set that an object says it is part of.
+pub(crate) fn set_of(meta: &Meta) -> Option<ObjectKey> {
+    let name = meta.labels.get(labels::PART_OF)?;
+    Some(ObjectKey::new(&meta.key.namespace, name))
+}
+
+/// The replica of the set that an object says it is for. Gangs and autoscalers carry no label for
+/// it; after the name of the set, their name goes on with the index.
+pub(crate) fn replica_of(meta: &Meta) -> Option<u32> {
+    if let Some(label) = meta.labels.get(labels::POD_CLIQUE_SET_REPLICA_INDEX) {
+        return label.parse().ok();
+    }
+    let rest = meta.key.name.strip_prefix(meta.labels.get(labels::PART_OF)?)?.strip_prefix('-')?;
+    rest.split('-').next()?.parse().ok()
+}
+
+fn replica_text(set: &ObjectKey, replica: u32) -> String {
+    format!("{set}/{replica}")
+}
+
+fn index_by_set<T: View>(declared: &mut CacheBuilder<T>) -> (Index, Index) {
+    let by_set = declared.index(|view| set_of(view.meta()).map(|set| set.to_string()));
+    let by_replica =
+        declared.index(|view| Some(replica_text(&set_of(view.meta())?, replica_of(view.meta())?)));
+    (by_set, by_replica)
+}
+
+fn managed(resource: Resource) -> Selection {
+    let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
+    Selection::all(resource).labels(&selector)
+}
+
+fn in_namespace(meta: &Meta, label: &str) -> Option<String> {
+    Some(ObjectKey::new(&meta.key.namespace, meta.labels.get(label)?).to_string())
+}
+
+fn by_set<T: View>(caches: &mut Caches, resource: Resource) -> BySet<T> {
+    let mut declared = caches.declare::<T>(managed(resource));
+    let (set, replica) = index_by_set(&mut declared);
+    BySet { store: caches.start(declared), set, replica }
+}
+
+fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
+    let declared = caches.declare(managed(resource));
+    caches.start(declared)
+}
+
+impl World {
+    /// Starts all caches.
+    pub(crate) fn start(caches: &mut Caches) -> Self {
+        let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
+        let sets = caches.start(declared);
+        let mut cliques = caches.declare::<Object<PodClique>>(managed(Resource::of::<PodClique>()));
+        let (cliques_by_set, cliques_by_replica) = index_by_set(&mut cliques);
+        let cliques_by_group =
+            cliques.index(|view| in_namespace(view.meta(), labels::POD_CLIQUE_SCALING_GROUP));
+        let cliques_by_base_gang =
+            cliques.index(|view| in_namespace(view.meta(), labels::BASE_POD_GANG));
+        let cliques = BySet {
+            store: caches.start(cliques),
+            set: cliques_by_set,
+            replica: cliques_by_replica,
+        };
+        let mut pods = caches.declare::<Pod>(managed(PODS));
+        let pods_by_clique = pods.index(|pod| pod.clique().map(ToString::to_string));
+        Self {
+            sets,
+            cliques,
+            cliques_by_group,
+            cliques_by_base_gang,
+            pods: caches.start(pods),
+            pods_by_clique,
+            groups: by_set(caches, Resource::of::<PodCliqueScalingGroup>()),
+            gangs: by_set(caches, Resource::of::<PodGang>()),
+            services: by_set(caches, SERVICES),
+            autoscalers: by_set(caches, AUTOSCALERS),
+            service_accounts: plain(caches, SERVICE_ACCOUNTS),
+            roles: plain(caches, ROLES),
+            role_bindings: plain(caches, ROLE_BINDINGS),
+            secrets: plain(caches, SECRETS),
+        }
+    }
+
+    /// The pods that a PodClique owns, by name.
+    pub(crate) fn pods_of(&self, clique: &Uid) -> Vec<Arc<Pod>> {
+        self.pods.by(self.pods_by_clique, &clique.to_string())
+    }
+
+    /// The members of a scaling group, by name.
+    pub(crate) fn members_of(&self, group: &ObjectKey) -> Vec<Arc<Object<PodClique>>> {
+        self.cliques.store.by(self.cliques_by_group, &group.to_string())
+    }
+
+    /// The cliques whose gang waits for this base gang.
+    pub(crate) fn waiting_for(&self, base_gang: &ObjectKey) -> Vec<Arc<Object<PodClique>>> {
+        self.cliques.store.by(self.cliques_by_base_gang, &base_gang.to_string())
+    }
+}
