@@ -4,6 +4,7 @@
 //! sentence on standard error says what), 2 that the arguments make no sense.
 
 mod cluster_command;
+mod demo;
 mod generate;
 mod instances;
 mod suite;
@@ -28,6 +29,8 @@ enum Command {
     Cluster(cluster_command::ClusterCommand),
     /// Check everything: format, lints, tests, then tests on the real control plane.
     Test(suite::TestArguments),
+    /// Show the product: a control plane, simulated nodes, the operator and an example service.
+    Demo,
     /// Write generated files again.
     Generate(generate::GenerateArguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Cluster(command) => cluster_command::run(command),
         Command::Test(arguments) => suite::run(&arguments),
+        Command::Demo => demo::run(),
         Command::Generate(arguments) => generate::run(&arguments),
     };
     match result {

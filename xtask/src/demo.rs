@@ -1,0 +1,169 @@
+//! `cargo xtask demo`: the product, working, in one command.
+//!
+//! Starts a real control plane with simulated nodes and the operator next to it, applies the
+//! example service, shows it coming up and says how to look at it. Everything ends with this
+//! program: at Enter, at Ctrl-C, or at once when nobody is there to press a key.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use xtask::cluster::{Cluster, Fleet, Options};
+use xtask::poll;
+
+use crate::generate::{cargo, workspace_root};
+
+const SET: &str = "inference";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Shows the product.
+pub(crate) fn run() -> Result<ExitCode> {
+    let root = workspace_root()?;
+    say("building grove")?;
+    let built = cargo(&root).args(["build", "--quiet", "--package", "grove"]).status()?;
+    ensure!(built.success(), "grove does not build");
+    say("starting a control plane with 16 simulated nodes of 8 GPUs")?;
+    let cluster = Cluster::start(Options::default())?;
+    cluster.nodes(&Fleet { zones: 1, blocks: 2, racks: 2, hosts: 4, gpus: 8 })?;
+    say("starting the operator")?;
+    let mut operator = start_operator(&root, &cluster)?;
+    say("applying examples/inference.yaml")?;
+    let manifest = root.join("examples/inference.yaml");
+    let manifest = manifest.to_str().context("the path of the example is no text")?;
+    poll::until(PATIENCE, "the operator answers", || {
+        ensure_running(&mut operator, &cluster)?;
+        // Refused until the CRDs are served and the webhooks answer.
+        Ok(cluster.kubectl(&["apply", "-f", manifest]).ok())
+    })?;
+    watch(&cluster)?;
+    say(&cluster.kubectl(&["get", "pcs,pcsg,pclq,pg,pods"])?)?;
+    explain(&cluster)?;
+    if io::stdin().is_terminal() {
+        io::stdin().read_line(&mut String::new())?;
+    }
+    // Killed, not asked: what it would do to stop in order means nothing to a cluster that goes.
+    operator.kill()?;
+    operator.wait()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(text: &str) -> Result<()> {
+    writeln!(io::stdout(), "{}", text.trim_end()).context("cannot write to standard output")
+}
+
+fn start_operator(root: &Path, cluster: &Cluster) -> Result<Child> {
+    let [webhooks, health, metrics] = free_ports()?;
+    let config = cluster.directory().join("operator.yaml");
+    let text = format!(
+        "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
+         logFormat: text\nserver:\n  webhooks: {{port: {webhooks}}}\n  \
+         healthProbes: {{port: {health}}}\n  metrics: {{port: {metrics}}}\n"
+    );
+    fs::write(&config, text)?;
+    let log = File::create(cluster.directory().join("operator.log"))?;
+    // The main thread starts it and lives as long as the program, so the operator ends with us.
+    Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(root.join("target/debug/grove"))
+        .args(["operator", "--install-crds", "--webhook-host", "127.0.0.1"])
+        .args(["--namespace", "default", "--init-image", "grove-initc", "--config"])
+        .arg(&config)
+        .env("KUBECONFIG", cluster.admin().kubeconfig())
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .context("cannot start the operator")
+}
+
+fn free_ports() -> Result<[u16; 3]> {
+    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0"));
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        let listener =
+            listener.as_ref().map_err(|error| anyhow::anyhow!("no free port: {error}"))?;
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+fn ensure_running(operator: &mut Child, cluster: &Cluster) -> Result<()> {
+    if let Some(status) = operator.try_wait()? {
+        let log = fs::read_to_string(cluster.directory().join("operator.log"));
+        bail!("the operator stopped: {status}\n{}", log.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// One line for each change on the way up, until the whole set is available.
+fn watch(cluster: &Cluster) -> Result<()> {
+    let mut told = String::new();
+    poll::until(PATIENCE, "the service is up", || {
+        let selector = format!("app.kubernetes.io/part-of={SET}");
+        let pods = cluster.kubectl(&["get", "pods", "-l", &selector, "-o", "json"])?;
+        let progress = progress(&serde_json::from_str(&pods)?);
+        if progress != told {
+            say(&progress)?;
+            told = progress;
+        }
+        let groups = ["get", "pcsg", &format!("{SET}-0-workers"), "--ignore-not-found", "-o"];
+        let available = "jsonpath={.status.availableReplicas}";
+        let groups = cluster.kubectl(&[&groups[..], &[available]].concat())?;
+        let sets = cluster.kubectl(&["get", "pcs", SET, "-o", available])?;
+        Ok((sets == "1" && groups == "2").then_some(()))
+    })
+}
+
+/// How far the pods are.
+fn progress(pods: &Value) -> String {
+    let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_true = |pod: &Value, kind: &str| {
+        let conditions = pod["status"]["conditions"].as_array();
+        conditions
+            .is_some_and(|all| all.iter().any(|one| one["type"] == kind && one["status"] == "True"))
+    };
+    let count = |kind| pods.iter().filter(|pod| is_true(pod, kind)).count();
+    format!(
+        "pods: {} created, {} scheduled, {} ready",
+        pods.len(),
+        count("PodScheduled"),
+        count("Ready")
+    )
+}
+
+fn explain(cluster: &Cluster) -> Result<()> {
+    let directory = cluster.kubectl_dir()?;
+    say(&format!(
+        "\nLook at it from another terminal:\n    export KUBECONFIG={} PATH={}:$PATH\n    \
+         kubectl scale pcsg/{SET}-0-workers --replicas=3\n    kubectl get pg,pods -w\n\
+         The operator's log is {}/operator.log\nPress Enter to stop.",
+        cluster.admin().kubeconfig().display(),
+        directory.display(),
+        cluster.directory().display(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn progress_counts_what_users_wait_for() {
+        let pod = |kinds: &[&str]| {
+            let conditions: Vec<_> =
+                kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+            json!({"status": {"conditions": conditions}})
+        };
+        let pods =
+            json!({"items": [pod(&[]), pod(&["PodScheduled"]), pod(&["PodScheduled", "Ready"])]});
+
+        assert_eq!(progress(&pods), "pods: 3 created, 2 scheduled, 1 ready");
+        assert_eq!(progress(&json!({})), "pods: 0 created, 0 scheduled, 0 ready");
+    }
+}
