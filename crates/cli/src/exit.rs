@@ -13,11 +13,13 @@ pub(crate) enum Exit {
     BadConfiguration = 2,
     /// The cluster, or an address of this machine, cannot be used.
     NoConnection = 4,
+    /// A scheduler cannot be worked with.
+    NoBackend = 5,
     /// The command line made sense, but the work could not be done.
     Failed = 6,
 }
 
-/// The table shown by `--help`. Codes 3, 5 and 7 are for parts of the operator that do not exist yet; they
+/// The table shown by `--help`. Codes 3 and 7 are for parts of the operator that do not exist yet; they
 /// are listed so that nobody gives them another meaning.
 pub(crate) const HELP: &str = "\
 Exit codes:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use grove_api::config::{CertProvisionMode, Endpoint, OperatorConfiguration};
+use grove_api::config::{CertProvisionMode, DEFAULT_SCHEDULER, Endpoint, OperatorConfiguration};
 use grove_api::duration::GoDuration;
 use grove_api::labels;
 use grove_runtime::backoff::Backoff;
@@ -52,6 +52,12 @@ pub enum OperatorError {
          its certificate) or \"manual\" (certificate files are mounted)"
     )]
     CertProvisionMode(String),
+    /// A scheduler that the operator cannot work with.
+    #[error(
+        "scheduler.profiles: {0:?} is not supported by this version; remove it, or leave only \
+         \"default-scheduler\""
+    )]
+    Backend(String),
     /// The CRDs could not be installed.
     #[error("cannot install the CRDs: {0}")]
     InstallCrds(#[source] WriteError),
@@ -63,6 +69,7 @@ pub enum OperatorError {
 /// Runs the operator until `env.shutdown`.
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
+    check_schedulers(configuration)?;
     let mut process = Process::new(env.clone(), GRACE);
     serve_probes(&mut process, configuration, &env).await?;
     let leadership = take_part(&mut process, &client, &options, &env);
@@ -92,6 +99,19 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
     parts.control(&mut process, &caches, world);
     Ok(process.run().await?)
+}
+
+/// Better no operator than one that leaves pods to a scheduler it does not know.
+fn check_schedulers(configuration: &OperatorConfiguration) -> Result<(), OperatorError> {
+    for profile in &configuration.scheduler.profiles {
+        if profile.name != DEFAULT_SCHEDULER {
+            return Err(OperatorError::Backend(profile.name.clone()));
+        }
+        if profile.gang_scheduling == Some(true) {
+            tracing::warn!("gangScheduling has no effect yet: gangs are approximated by gates");
+        }
+    }
+    Ok(())
 }
 
 fn serve_config(name: &'static str, endpoint: &Endpoint) -> ServeConfig {

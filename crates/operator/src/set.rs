@@ -10,10 +10,10 @@ use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Resource};
-use grove_runtime::view::{Meta, MetaView, View};
+use grove_runtime::view::{Meta, MetaView};
 use grove_runtime::write::Write;
 
-use crate::objects::{Object, Raw};
+use crate::objects::Object;
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
@@ -43,12 +43,10 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         |one: &Object<PodCliqueScalingGroup>| (one.meta.deleting, one.object.status.clone()),
         |one| key_of(&one.meta),
     );
-    for store in [&world.service_accounts, &world.roles, &world.role_bindings] {
+    for store in [&world.service_accounts, &world.roles, &world.role_bindings, &world.secrets] {
         let projection = |one: &MetaView| (one.metadata.uid.clone(), one.metadata.deleting);
         queue.follow(store, child, projection, |one| key_of(&one.metadata));
     }
-    let projection = |one: &Raw| (one.meta().uid.clone(), one.meta().deleting);
-    queue.follow(&world.secrets, child, projection, |one| key_of(one.meta()));
     queue
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) service_accounts: Store<MetaView>,
     pub(crate) roles: Store<MetaView>,
     pub(crate) role_bindings: Store<MetaView>,
-    pub(crate) secrets: Store<Raw>,
+    pub(crate) secrets: Store<MetaView>,
 }
 
 /// A cache of managed objects that knows which set, and which replica of it, each belongs to.

@@ -40,8 +40,8 @@ use crate::view::View;
 /// The annotation on the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A watch that ends sooner counts as a failure.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// The least time between the starts of two watches.
+const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Which objects of a kind to cache.
 #[derive(Clone, Debug)]
@@ -321,6 +321,7 @@ impl<T: View> Watcher<T> {
             opened => Lines::new(opened?),
         };
         let opened_at = self.clock.now();
+        let mut heard = false;
         loop {
             let line = tokio::select! {
                 biased;
@@ -334,10 +335,14 @@ impl<T: View> Watcher<T> {
                 return Err(WatchError::Idle(self.config.idle_timeout));
             };
             let Some(line) = line? else {
-                // Without a pause, a proxy that cuts every watch would keep us busy.
-                let lasted = self.clock.now().since(opened_at);
-                return if lasted < SHORTEST { Err(WatchError::EndedAtOnce) } else { Ok(()) };
+                if !heard {
+                    return Err(WatchError::EndedAtOnce);
+                }
+                // A proxy that cuts every watch must not keep us busy.
+                self.clock.sleep_until(opened_at + SHORTEST).await;
+                return Ok(());
             };
+            heard = true;
             match self.event(&line, resume, &mut listing) {
                 Err(error) if error.is_expired() => {
                     self.gap(resume);

@@ -39,10 +39,7 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
         ),
         role: meta(world.roles.get(&named(names::role(&key.name)))),
         role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
-        secret: world
-            .secrets
-            .get(&named(names::token_secret(&key.name)))
-            .map(|secret| secret.meta().clone()),
+        secret: meta(world.secrets.get(&named(names::token_secret(&key.name)))),
         cliques: by_name(world.cliques.of(key)),
         groups: by_name(world.groups.of(key)),
         gangs: world.gangs.of(key),
