@@ -168,8 +168,13 @@ impl Wanted<'_> {
             default_scheduler,
             live.map(|live| &live.object),
         );
+        let before = self.writes.len();
         self.own(&self.seen.gangs, &wanted)?;
-        let Some(live) = live.filter(|live| !live.meta.deleting) else { return Ok(()) };
+        // The state is judged on what is stored, so it waits for what is being written.
+        let written = self.writes.len() > before;
+        let Some(live) = live.filter(|live| !live.meta.deleting && !written) else {
+            return Ok(());
+        };
         let member = |name: &str| {
             let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
             let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
