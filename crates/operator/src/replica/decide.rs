@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grove_api::condition::pod_gang::INITIALIZED;
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::children::{self, owner};
@@ -161,20 +162,19 @@ impl Wanted<'_> {
             })
             .collect();
         let live = self.seen.gangs.get(&place.name);
-        let wanted = gang::pod_gang(
-            layout,
-            place,
-            &references,
-            default_scheduler,
-            live.map(|live| &live.object),
-        );
-        let before = self.writes.len();
-        self.own(&self.seen.gangs, &wanted)?;
-        // The state is judged on what is stored, so it waits for what is being written.
-        let written = self.writes.len() > before;
-        let Some(live) = live.filter(|live| !live.meta.deleting && !written) else {
-            return Ok(());
-        };
+        // A new gang says first that it is not complete, and only then gets its references.
+        if live.is_none_or(|live| has_state(&live.object)) {
+            let stored = live.map(|live| &live.object);
+            let wanted = gang::pod_gang(layout, place, &references, default_scheduler, stored);
+            let before = self.writes.len();
+            self.own(&self.seen.gangs, &wanted)?;
+            if self.writes.len() > before {
+                // The state is judged on what is stored, so it waits for what is being written.
+                return Ok(());
+            }
+        }
+        let Some(live) = live.filter(|live| !live.meta.deleting) else { return Ok(()) };
+        self.check_owner(&Resource::of::<PodGang>(), &live.meta)?;
         let member = |name: &str| {
             let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
             let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
@@ -212,6 +212,12 @@ impl Wanted<'_> {
             autoscalers.contains(name)
         }));
     }
+}
+
+/// Whether a gang says whether it is complete.
+fn has_state(gang: &PodGang) -> bool {
+    let conditions = gang.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == INITIALIZED)
 }
 
 /// Whether the set itself controls an object. Members of groups, for example, it does not.
