@@ -6,7 +6,10 @@
 //!
 //! It holds the Lease `default/contended` and creates config maps `<identity>-<n>` as fast as it
 //! can, leaving it to the writer to refuse while another process leads. It prints `leading` and
-//! `following` as that changes. SIGTERM stops it in order: writing first, the lease last.
+//! `following` as that changes, and `acting` at the first write that succeeds after a refused one,
+//! after which it rests for a second: whoever stops it then stops it between two writes. (A process
+//! that is stopped between its last look at the lease and the write is beyond what any lease can
+//! prevent; preconditions are for that.) SIGTERM stops it in order: writing first, the lease last.
 
 use std::time::Duration;
 
@@ -77,7 +80,9 @@ async fn announce(leadership: Leadership, env: Env, shutdown: Shutdown) {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "this is what the program is for")]
 async fn write_on(writer: Writer, env: Env, identity: String, shutdown: Shutdown) {
+    let mut acting = false;
     for number in 0_u64.. {
         if shutdown.started() {
             return;
@@ -90,7 +95,13 @@ async fn write_on(writer: Writer, env: Env, identity: String, shutdown: Shutdown
             },
             reason: "to see who acts",
         };
-        if writer.execute(&Fence::default(), &write).await.is_err() {
+        let acted_before = acting;
+        acting = writer.execute(&Fence::default(), &write).await.is_ok();
+        if acting && !acted_before {
+            println!("acting");
+            env.clock.sleep(Duration::from_secs(1)).await;
+        }
+        if !acting {
             // Refused without a round trip: let the other tasks have the thread.
             env.clock.sleep(Duration::from_millis(1)).await;
         }

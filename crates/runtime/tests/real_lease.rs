@@ -89,17 +89,17 @@ fn turns(writes: &[(u64, String)]) -> Vec<&str> {
 async fn a_paused_holder_writes_nothing_after_it_wakes() {
     let cluster = api_server();
     let mut a = Holder::start(&cluster, "a");
-    a.says("leading").await;
+    a.says("acting").await;
+    a.signal("-STOP").await;
     let mut b = Holder::start(&cluster, "b");
 
-    a.signal("-STOP").await;
-    b.says("leading").await;
+    b.says("acting").await;
     a.signal("-CONT").await;
     a.says("following").await;
     // From here on `a` has been awake and trying all the time; `b` gets to write more.
     b.signal("-TERM").await;
     assert!(in_time("b stops", b.child.wait()).await.unwrap().success());
-    a.says("leading").await;
+    a.says("acting").await;
     a.signal("-TERM").await;
     assert!(in_time("a stops", a.child.wait()).await.unwrap().success());
 
