@@ -105,7 +105,7 @@ fn watch(cluster: &Cluster) -> Result<()> {
     poll::until(PATIENCE, "the service is up", || {
         let selector = format!("app.kubernetes.io/part-of={SET}");
         let pods = cluster.kubectl(&["get", "pods", "-l", &selector, "-o", "json"])?;
-        let progress = progress(&serde_json::from_str(&pods)?);
+        let (progress, all_ready) = progress(&serde_json::from_str(&pods)?);
         if progress != told {
             say(&progress)?;
             told = progress;
@@ -114,12 +114,12 @@ fn watch(cluster: &Cluster) -> Result<()> {
         let available = "jsonpath={.status.availableReplicas}";
         let groups = cluster.kubectl(&[&groups[..], &[available]].concat())?;
         let sets = cluster.kubectl(&["get", "pcs", SET, "-o", available])?;
-        Ok((sets == "1" && groups == "2").then_some(()))
+        Ok((all_ready && sets == "1" && groups == "2").then_some(()))
     })
 }
 
-/// How far the pods are.
-fn progress(pods: &Value) -> String {
+/// How far the pods are, and whether all of them are ready: a set is available with less.
+fn progress(pods: &Value) -> (String, bool) {
     let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_true = |pod: &Value, kind: &str| {
         let conditions = pod["status"]["conditions"].as_array();
@@ -127,12 +127,9 @@ fn progress(pods: &Value) -> String {
             .is_some_and(|all| all.iter().any(|one| one["type"] == kind && one["status"] == "True"))
     };
     let count = |kind| pods.iter().filter(|pod| is_true(pod, kind)).count();
-    format!(
-        "pods: {} created, {} scheduled, {} ready",
-        pods.len(),
-        count("PodScheduled"),
-        count("Ready")
-    )
+    let (created, scheduled, ready) = (pods.len(), count("PodScheduled"), count("Ready"));
+    let text = format!("pods: {created} created, {scheduled} scheduled, {ready} ready");
+    (text, ready == created)
 }
 
 fn explain(cluster: &Cluster) -> Result<()> {
@@ -163,7 +160,8 @@ mod tests {
         let pods =
             json!({"items": [pod(&[]), pod(&["PodScheduled"]), pod(&["PodScheduled", "Ready"])]});
 
-        assert_eq!(progress(&pods), "pods: 3 created, 2 scheduled, 1 ready");
-        assert_eq!(progress(&json!({})), "pods: 0 created, 0 scheduled, 0 ready");
+        assert_eq!(progress(&pods), ("pods: 3 created, 2 scheduled, 1 ready".to_owned(), false));
+        let ready = json!({"items": [pod(&["PodScheduled", "Ready"])]});
+        assert!(progress(&ready).1);
     }
 }

@@ -234,8 +234,11 @@ fn a_killed_supervisor_takes_everything_along() {
     assert_eq!(processes.len(), 5, "{processes:?}");
     let owner = i32::try_from(Owner::of(&directory).unwrap().pid).unwrap();
     kill_process(Pid::from_raw(owner).unwrap(), Signal::KILL).unwrap();
+    // Its children may be gone a moment before the supervisor itself.
     poll::until(LIMIT, "all processes are gone", || {
-        Ok(processes_naming(&directory.display().to_string()).is_empty().then_some(()))
+        let children = processes_naming(&directory.display().to_string());
+        let alive = !children.is_empty() || !processes_naming(&name).is_empty();
+        Ok((!alive).then_some(()))
     })
     .unwrap();
     // The directory is all that is left, and the next command removes it.
