@@ -1,5 +1,6 @@
 //! The caches of the controllers, and how objects are found in them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
@@ -74,6 +75,14 @@ impl<T: View> BySet<T> {
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
         self.store.get(&ObjectKey::new(namespace, name))
     }
+}
+
+/// Objects by their names.
+pub(crate) type ByName<T> = BTreeMap<String, Arc<T>>;
+
+/// Objects of one namespace, by name.
+pub(crate) fn by_name<T: View>(views: Vec<Arc<T>>) -> ByName<T> {
+    views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
 }
 
 /// The set that an object says it is part of.

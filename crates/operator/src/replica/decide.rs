@@ -20,12 +20,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::observe::{ByName, Observed};
+use super::observe::Observed;
 use crate::converge;
 use crate::objects::{Object, Raw};
 use crate::plan::Plan;
 use crate::reconcile::ReconcileError;
-use crate::world::{AUTOSCALERS, SERVICES};
+use crate::world::{AUTOSCALERS, ByName, SERVICES};
 
 const REASON: &str = "what the set says";
 

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use grove_core::pods::ObservedPod;
-use grove_runtime::view::View;
 
 use super::ReplicaKey;
 use crate::objects::{Object, Raw};
-use crate::world::World;
+use crate::world::{ByName, World, by_name};
 
 /// Everything of one replica, by name.
 pub(crate) struct Observed {
@@ -23,12 +22,6 @@ pub(crate) struct Observed {
     pub(super) gangs: ByName<Object<PodGang>>,
     /// Pods by name of their PodClique.
     pub(super) pods: BTreeMap<String, Vec<ObservedPod>>,
-}
-
-pub(super) type ByName<T> = BTreeMap<String, Arc<T>>;
-
-fn by_name<T: View>(views: Vec<Arc<T>>) -> ByName<T> {
-    views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
 }
 
 /// The replica, if its set is there and stays.

@@ -1,14 +1,13 @@
 //! One set as the caches show it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, names};
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::view::{Meta, View};
+use grove_runtime::view::Meta;
 
 use crate::objects::{Object, Raw};
-use crate::world::World;
+use crate::world::{ByName, World, by_name};
 
 /// A set and what belongs to it.
 pub(super) struct Observed {
@@ -17,15 +16,11 @@ pub(super) struct Observed {
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,
     pub(super) secret: Option<Meta>,
-    pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
-    pub(super) groups: BTreeMap<String, Arc<Object<PodCliqueScalingGroup>>>,
+    pub(super) cliques: ByName<Object<PodClique>>,
+    pub(super) groups: ByName<Object<PodCliqueScalingGroup>>,
     pub(super) gangs: Vec<Arc<Object<PodGang>>>,
     pub(super) services: Vec<Arc<Raw>>,
     pub(super) autoscalers: Vec<Arc<Raw>>,
-}
-
-fn by_name<T: View>(views: Vec<Arc<T>>) -> BTreeMap<String, Arc<T>> {
-    views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
 }
 
 pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
