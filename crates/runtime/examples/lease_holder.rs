@@ -1,16 +1,18 @@
 //! A process that wants to lead and, whether or not it does, never stops trying to write.
 //!
 //! ```text
-//! lease_holder <kubeconfig> <identity>
+//! lease_holder <kubeconfig> <identity> [stop-in-write]
 //! ```
 //!
 //! It holds the Lease `default/contended` and creates config maps `<identity>-<n>` as fast as it
 //! can, leaving it to the writer to refuse while another process leads. It prints `leading` and
-//! `following` as that changes, and `acting` at the first write that succeeds after a refused one,
-//! after which it rests for a second: whoever stops it then stops it between two writes. (A process
-//! that is stopped between its last look at the lease and the write is beyond what any lease can
-//! prevent; preconditions are for that.) SIGTERM stops it in order: writing first, the lease last.
+//! `following` as that changes, and `acting` at the first write that succeeds after a refused one.
+//! With `stop-in-write` it then stops itself once, in the middle of its next write: after the
+//! writer has looked at the lease, before anything is sent. SIGTERM stops it in order: writing
+//! first, the lease last.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,17 +22,21 @@ use grove_runtime::process::{Env, Process, signalled_twice};
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::tasks::Shutdown;
 use grove_runtime::write::{Verb, Write, Writer};
+use http::Request;
+use kube::Client;
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustix::process::Signal;
 use serde_json::json;
+use tower::BoxError;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let [kubeconfig, identity] = std::env::args()
-        .skip(1)
-        .collect::<Vec<_>>()
-        .try_into()
-        .ok()
-        .context("usage: lease_holder <kubeconfig> <identity>")?;
+    let mut arguments = std::env::args().skip(1);
+    let usage = "usage: lease_holder <kubeconfig> <identity> [stop-in-write]";
+    let kubeconfig = arguments.next().context(usage)?;
+    let identity = arguments.next().context(usage)?;
+    let mut wants_stop = arguments.next().is_some_and(|argument| argument == "stop-in-write");
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -52,8 +58,13 @@ async fn main() -> anyhow::Result<()> {
     process.stage("lease").spawn(|shutdown| elector.run(shutdown));
     let announcing = process.stage("announcements");
     announcing.spawn(|shutdown| announce(leadership.clone(), env.clone(), shutdown));
-    let writer = Writer::new(client, &env, leadership, "lease-holder");
-    process.stage("writing").spawn(|shutdown| write_on(writer, env.clone(), identity, shutdown));
+    let stop_in_write = Arc::new(AtomicBool::new(false));
+    let stopping = stopping_client(client, stop_in_write.clone());
+    let writer = Writer::new(stopping, &env, leadership, "lease-holder");
+    let acts = move || stop_in_write.store(std::mem::take(&mut wants_stop), Ordering::Relaxed);
+    process
+        .stage("writing")
+        .spawn(|shutdown| write_on(writer, env.clone(), identity, acts, shutdown));
 
     tokio::select! {
         biased;
@@ -61,6 +72,20 @@ async fn main() -> anyhow::Result<()> {
         signals = signalled_twice(&env.shutdown) => signals?,
     }
     Ok(())
+}
+
+/// A client that stops this process within a request, once, when told to.
+fn stopping_client(client: Client, stop: Arc<AtomicBool>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, stop) = (client.clone(), stop.clone());
+        async move {
+            if stop.swap(false, Ordering::Relaxed) {
+                rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+            }
+            client.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, "default")
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
@@ -81,7 +106,13 @@ async fn announce(leadership: Leadership, env: Env, shutdown: Shutdown) {
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
-async fn write_on(writer: Writer, env: Env, identity: String, shutdown: Shutdown) {
+async fn write_on(
+    writer: Writer,
+    env: Env,
+    identity: String,
+    mut acts: impl FnMut(),
+    shutdown: Shutdown,
+) {
     let mut acting = false;
     for number in 0_u64.. {
         if shutdown.started() {
@@ -99,7 +130,7 @@ async fn write_on(writer: Writer, env: Env, identity: String, shutdown: Shutdown
         acting = writer.execute(&Fence::default(), &write).await.is_ok();
         if acting && !acted_before {
             println!("acting");
-            env.clock.sleep(Duration::from_secs(1)).await;
+            acts();
         }
         if !acting {
             // Refused without a round trip: let the other tasks have the thread.

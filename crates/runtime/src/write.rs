@@ -2,7 +2,7 @@
 //!
 //! A [`Write`] is data: which object, which verb, under which precondition, and why. Plans are made
 //! of writes, so decisions can be compared and printed. The [`Writer`] executes them: it checks
-//! leadership right before sending, sends under one field manager with a timeout shorter than the
+//! leadership until the bytes are sent, sends under one field manager with a timeout shorter than the
 //! lease's renewal deadline, keeps a bounded number in flight (fewer while the API server asks us
 //! to slow down), notes each write in the reconcile's [`Fence`], and turns every refusal into an
 //! error with a [class](crate::class::Class).
@@ -25,6 +25,7 @@ use serde_json::Value;
 
 pub use self::error::WriteError;
 use self::pace::Pacer;
+use crate::client::guard::{self, Guard};
 use crate::clock::Clock;
 use crate::fence::{Fence, Mark};
 use crate::lease::Leadership;
@@ -229,13 +230,16 @@ impl Writer {
         let request = request::build(write, self.manager)
             .map_err(|source| WriteError::build(write, source))?;
         let permit = self.pacer.acquire().await;
-        // The last thing before sending: waiting for the permit may have outlived the lease.
+        // Waiting for the permit may have outlived the lease; the guard looks once more, later.
         if !self.leadership.held(self.clock.now()) {
             return Err(WriteError::not_leader(write));
         }
         let answer = self.clock.timeout(self.timeout, self.exchange(request)).await;
         let (parts, body) = match answer {
             None => return Err(WriteError::timeout(write, self.timeout)),
+            Some(Err(source)) if guard::refused(&source) => {
+                return Err(WriteError::not_leader(write));
+            }
             Some(Err(source)) => return Err(WriteError::transport(write, source)),
             Some(Ok(answer)) => answer,
         };
@@ -257,8 +261,10 @@ impl Writer {
 
     async fn exchange(
         &self,
-        request: http::Request<Vec<u8>>,
+        mut request: http::Request<Vec<u8>>,
     ) -> Result<(http::response::Parts, Bytes), kube::Error> {
+        let guard = Guard { leadership: self.leadership.clone(), clock: self.clock.clone() };
+        request.extensions_mut().insert(guard);
         let response = self.client.send(request.map(Body::from)).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();

@@ -24,10 +24,11 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(cluster: &Cluster, identity: &str) -> Self {
+    fn start(cluster: &Cluster, identity: &str, mode: &[&str]) -> Self {
         let mut child = Command::new(example("lease_holder"))
             .arg(cluster.admin().kubeconfig())
             .arg(identity)
+            .args(mode)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -88,10 +89,10 @@ fn turns(writes: &[(u64, String)]) -> Vec<&str> {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_paused_holder_writes_nothing_after_it_wakes() {
     let cluster = api_server();
-    let mut a = Holder::start(&cluster, "a");
+    // It has looked at the lease and is about to send.
+    let mut a = Holder::start(&cluster, "a", &["stop-in-write"]);
     a.says("acting").await;
-    a.signal("-STOP").await;
-    let mut b = Holder::start(&cluster, "b");
+    let mut b = Holder::start(&cluster, "b", &[]);
 
     b.says("acting").await;
     a.signal("-CONT").await;
@@ -111,9 +112,9 @@ async fn a_paused_holder_writes_nothing_after_it_wakes() {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
     let cluster = api_server();
-    let mut a = Holder::start(&cluster, "a");
+    let mut a = Holder::start(&cluster, "a", &[]);
     a.says("leading").await;
-    let mut b = Holder::start(&cluster, "b");
+    let mut b = Holder::start(&cluster, "b", &[]);
 
     a.child.kill().await.unwrap();
     b.says("leading").await;
