@@ -14,10 +14,12 @@ mod clique;
 pub(crate) mod condition;
 mod scaling_group;
 mod set;
+mod urgency;
 
 pub use clique::{CliqueFacts, pod_clique};
 pub use scaling_group::{GroupReplica, group_replica, scaling_group};
 pub use set::{SetReplica, pod_clique_set, set_replica};
+pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
 /// How the reconcile went whose result is being reported.
 #[derive(Clone, Copy, Debug)]

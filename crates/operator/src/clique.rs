@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, condition, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, condition};
+use grove_backends::Preparation;
 use grove_core::pods::ObservedPod;
 use grove_core::status::Outcome;
 use grove_runtime::controller::{Attempt, Due};
@@ -29,7 +30,7 @@ mod observe;
 mod testkit;
 
 use decide::{Decision, Setup, decide, report};
-use observe::{Observed, observe, scheduled_replicas};
+use observe::{Observed, observe};
 
 /// The queue of this controller. A PodClique is woken by what [`observe`] looks at, no more.
 pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
@@ -47,10 +48,8 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let by_gang = move |gang: &Object<PodGang>| waiting_for(&gang.meta.key);
     queue.follow(&world.gangs.store, ChildChange, gang_minima, by_gang);
     let waiting_for = waiting(world);
-    let by_clique = move |clique: &Object<PodClique>| {
-        gang_of(clique).map(|gang| waiting_for(&gang)).unwrap_or_default()
-    };
-    queue.follow(cliques, ChildChange, scheduled_replicas, by_clique);
+    let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
+    queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
     let of_set = world.clone();
     queue.follow(&world.sets, UserChange, set_facts, move |set| {
         keys(of_set.cliques.of(&set.meta.key))
@@ -70,13 +69,11 @@ pub(crate) async fn reconcile(
     let Some(observed) = observe(&context.world, &attempt.key) else {
         return Ok(None);
     };
-    let setup = Setup {
-        default_scheduler: &context.default_scheduler,
-        init_image: context.init_image.as_deref(),
-    };
+    let preparation = prepare(context, &observed).await;
+    let setup = Setup { preparation: &preparation, init_image: context.init_image.as_deref() };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = acted.err().map(|(write, error)| ReconcileError::write(code_of(write), error));
+    let failed = acted.err().map(|(write, error)| ReconcileError::failed(code_of(write), &error));
     match failed.or(problem) {
         None if !plan.is_empty() => Ok(None),
         None => {
@@ -86,8 +83,7 @@ pub(crate) async fn reconcile(
             } else {
                 Outcome::Complete { generation }
             };
-            write_status(context, &attempt, &observed, outcome).await?;
-            Ok(None)
+            write_status(context, &attempt, &observed, outcome).await
         }
         Some(error) => {
             if let Some(last) = error.report(context.env.clock.wall()) {
@@ -99,20 +95,34 @@ pub(crate) async fn reconcile(
     }
 }
 
+/// What the scheduler wants to find in the pods that are missing.
+async fn prepare(context: &Context, observed: &Observed) -> Result<Preparation, ReconcileError> {
+    let Some(draft) = decide::draft(observed) else { return Ok(Preparation::default()) };
+    let code = ErrorCode::BuildPodResource;
+    let scheduler = draft["spec"]["schedulerName"].as_str();
+    let Some(backend) = context.backends.for_pods(scheduler) else {
+        let text = format!(
+            "PodClique {}: spec.podSpec.schedulerName: {:?} is no active scheduler backend; add it \
+             to scheduler.profiles of the operator's configuration",
+            observed.clique.meta.key,
+            scheduler.unwrap_or_default(),
+        );
+        return Err(ReconcileError::rule(code, text));
+    };
+    backend.prepare_pods(&draft).await.map_err(|error| ReconcileError::failed(code, &error))
+}
+
 async fn write_status(
     context: &Context,
     attempt: &Attempt<ObjectKey>,
     observed: &Observed,
     outcome: Outcome<'_>,
-) -> Result<(), ReconcileError> {
+) -> Result<Due, ReconcileError> {
     let now = context.env.clock.wall();
     let place = observed.place.as_ref();
-    if let Some(write) = place.and_then(|place| report(observed, place, outcome, now)) {
-        let written = context.writer.execute(&attempt.fence, &write).await;
-        let code = ErrorCode::UpdatePodCliqueStatus;
-        written.map_err(|error| ReconcileError::write(code, error))?;
-    }
-    Ok(())
+    let report = place.and_then(|place| report(observed, place, outcome, now));
+    let code = ErrorCode::UpdatePodCliqueStatus;
+    context.held_cliques.report(context, attempt, report, code).await
 }
 
 /// The code under which the failure of a write is reported.
@@ -177,11 +187,6 @@ fn gang_minima(gang: &Object<PodGang>) -> (Uid, Vec<(String, i32)>) {
     let groups = gang.object.spec.pod_groups.iter();
     let minima = groups.map(|group| (group.name.clone(), group.min_replicas)).collect();
     (gang.meta.uid.clone(), minima)
-}
-
-fn gang_of(clique: &Object<PodClique>) -> Option<ObjectKey> {
-    let gang = clique.meta.labels.get(labels::POD_GANG)?;
-    Some(ObjectKey::new(&clique.meta.key.namespace, gang))
 }
 
 fn set_facts(set: &Object<PodCliqueSet>) -> (Uid, i64, bool, Option<String>) {

@@ -53,7 +53,7 @@ pub(crate) async fn reconcile(
     let Decision { plan, waits, refused } = decide::decide(&seen);
     let done = act(&plan, &context.writer, &attempt.fence).await;
     let failed = match done {
-        Err((write, error)) => Some(ReconcileError::write(code_of(write), error)),
+        Err((write, error)) => Some(ReconcileError::failed(code_of(write), &error)),
         Ok(()) => refused,
     };
     let now = context.env.clock.wall();
@@ -67,11 +67,10 @@ pub(crate) async fn reconcile(
         None if waits => Some(Outcome::Incomplete { errors: &[] }),
         None => Some(Outcome::Complete { generation: seen.group.object.metadata.generation }),
     };
-    if let Some(write) = outcome.and_then(|outcome| decide::status(&seen, outcome, now)) {
-        let written = context.writer.execute(&attempt.fence, &write).await;
-        written.map_err(|error| ReconcileError::write(ErrorCode::UpdateStatus, error))?;
-    }
-    failed.map_or(Ok(None), Err)
+    let report = outcome.and_then(|outcome| decide::status(&seen, outcome, now));
+    let code = ErrorCode::UpdateStatus;
+    let due = context.held_groups.report(context, &attempt, report, code).await?;
+    failed.map_or(Ok(due), Err)
 }
 
 /// What a failed write is reported as.

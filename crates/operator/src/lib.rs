@@ -12,8 +12,10 @@
 #![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
 
 mod clique;
+mod coalesce;
 mod converge;
 mod crds;
+mod gang;
 mod group;
 mod objects;
 mod options;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use grove_api::{finalizers, labels};
 use grove_core::pods::{ObservedPod, Phase, index_of};
-use grove_runtime::resource::Uid;
+use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::{Meta, View};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -96,6 +96,12 @@ impl Pod {
     /// The PodClique that owns it.
     pub(crate) fn clique(&self) -> Option<&Uid> {
         self.meta.controller.as_ref().map(|owner| &owner.uid)
+    }
+
+    /// The gang it says it is in.
+    pub(crate) fn gang(&self) -> Option<ObjectKey> {
+        let gang = self.observed.gang.as_deref()?;
+        Some(ObjectKey::new(&self.meta.key.namespace, gang))
     }
 
     /// Name of the PodClique it says it is of.

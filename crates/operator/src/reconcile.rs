@@ -6,14 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
+use grove_backends::Registry;
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::write::{WriteError, Writer};
+use grove_runtime::write::Writer;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::coalesce::{Coalesce, Pace};
 use crate::replica::ReplicaKey;
 use crate::world::World;
 
@@ -22,12 +24,16 @@ pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) writer: Writer,
     pub(crate) env: Env,
-    /// Scheduler of pods that name none.
-    pub(crate) default_scheduler: String,
+    /// The schedulers that gangs and pods can be for.
+    pub(crate) backends: Registry,
     /// Image of the start-order container, with tag; absent when the operator was not told.
     pub(crate) init_image: Option<String>,
     /// What the replicas of sets cannot do.
     pub(crate) problems: Problems,
+    /// When statuses are written.
+    pub(crate) held_cliques: Coalesce,
+    pub(crate) held_groups: Coalesce,
+    pub(crate) pace_of_sets: Pace,
 }
 
 /// What keeps replicas of sets from being as they should. Reported by the sets; kept in memory
@@ -70,36 +76,24 @@ impl Problems {
 }
 
 /// Why a reconcile did not reach its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReconcileError {
     code: ErrorCode,
     message: String,
     class: Class,
     retry_after: Option<Duration>,
-    source: Option<Box<WriteError>>,
 }
 
 impl ReconcileError {
     /// A rule cannot be followed as things are; somebody has to change something.
     pub(crate) fn rule(code: ErrorCode, message: impl fmt::Display) -> Self {
-        Self {
-            code,
-            message: message.to_string(),
-            class: Class::Invalid,
-            retry_after: None,
-            source: None,
-        }
+        Self { code, message: message.to_string(), class: Class::Invalid, retry_after: None }
     }
 
-    /// A write failed.
-    pub(crate) fn write(code: ErrorCode, error: WriteError) -> Self {
-        Self {
-            code,
-            message: error.to_string(),
-            class: error.class(),
-            retry_after: error.retry_after(),
-            source: Some(Box::new(error)),
-        }
+    /// A write or a scheduler backend failed.
+    pub(crate) fn failed(code: ErrorCode, error: &impl Classed) -> Self {
+        let (class, retry_after) = (error.class(), error.retry_after());
+        Self { code, message: error.to_string(), class, retry_after }
     }
 
     /// The entry of `status.lastErrors`, for failures that a user has to know about. The others
@@ -126,11 +120,7 @@ impl fmt::Display for ReconcileError {
     }
 }
 
-impl std::error::Error for ReconcileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| &**source as _)
-    }
-}
+impl std::error::Error for ReconcileError {}
 
 impl Classed for ReconcileError {
     fn class(&self) -> Class {

@@ -112,9 +112,9 @@ pub(crate) async fn reconcile(
 async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<(), ReconcileError> {
     let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(()) };
     let now = context.env.clock.wall();
-    let plan = decide::decide(&seen, &context.default_scheduler, now)?;
+    let plan = decide::decide(&seen, context.backends.default_backend().name(), now)?;
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    acted.map_err(|(write, error)| ReconcileError::write(code(write), error))
+    acted.map_err(|(write, error)| ReconcileError::failed(code(write), &error))
 }
 
 fn code(write: &Write) -> ErrorCode {

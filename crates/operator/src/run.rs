@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use grove_api::config::{CertProvisionMode, DEFAULT_SCHEDULER, Endpoint, OperatorConfiguration};
+use grove_api::config::{CertProvisionMode, Endpoint, OperatorConfiguration};
 use grove_api::duration::GoDuration;
 use grove_api::labels;
+use grove_backends::{Registry, RegistryError};
 use grove_runtime::backoff::Backoff;
 use grove_runtime::cache::Caches;
 use grove_runtime::certificates::ServingCertificate;
@@ -27,11 +28,12 @@ use grove_runtime::serve::{ServeConfig, ServeError, Server};
 use grove_runtime::write::{WriteError, Writer};
 use kube::Client;
 
+use crate::coalesce::{Coalesce, Pace};
 use crate::options::{Options, WebhookAddress};
 use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
 use crate::world::World;
-use crate::{clique, crds, group, replica, set, webhooks};
+use crate::{clique, crds, gang, group, replica, set, webhooks};
 
 /// Field manager of the operator's writes.
 const MANAGER: &str = "grove-operator";
@@ -53,11 +55,8 @@ pub enum OperatorError {
     )]
     CertProvisionMode(String),
     /// A scheduler that the operator cannot work with.
-    #[error(
-        "scheduler.profiles: {0:?} is not supported by this version; remove it, or leave only \
-         \"default-scheduler\""
-    )]
-    Backend(String),
+    #[error(transparent)]
+    Backend(#[from] RegistryError),
     /// The CRDs could not be installed.
     #[error("cannot install the CRDs: {0}")]
     InstallCrds(#[source] WriteError),
@@ -69,7 +68,8 @@ pub enum OperatorError {
 /// Runs the operator until `env.shutdown`.
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
-    check_schedulers(configuration)?;
+    let backends = Registry::new(&configuration.scheduler)?;
+    backends.init().await?;
     let mut process = Process::new(env.clone(), GRACE);
     serve_probes(&mut process, configuration, &env).await?;
     let leadership = take_part(&mut process, &client, &options, &env);
@@ -93,25 +93,12 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         let base = format!("https://{host}:{}", server.address().port());
         parts.register(&mut process, &registrations, &base);
     }
-    let router = webhooks::webhooks(&options, &env, &world.sets).into_router();
+    let router = webhooks::webhooks(&options, &env, &world.sets, &backends).into_router();
     let stage = process.stage("webhooks");
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
-    parts.control(&mut process, &caches, world);
+    parts.control(&mut process, &caches, world, backends);
     Ok(process.run().await?)
-}
-
-/// Better no operator than one that leaves pods to a scheduler it does not know.
-fn check_schedulers(configuration: &OperatorConfiguration) -> Result<(), OperatorError> {
-    for profile in &configuration.scheduler.profiles {
-        if profile.name != DEFAULT_SCHEDULER {
-            return Err(OperatorError::Backend(profile.name.clone()));
-        }
-        if profile.gang_scheduling == Some(true) {
-            tracing::warn!("gangScheduling has no effect yet: gangs are approximated by gates");
-        }
-    }
-    Ok(())
 }
 
 fn serve_config(name: &'static str, endpoint: &Endpoint) -> ServeConfig {
@@ -245,7 +232,7 @@ impl Parts<'_> {
     }
 
     /// Starts the controllers.
-    fn control(&self, process: &mut Process, caches: &Caches, world: World) {
+    fn control(&self, process: &mut Process, caches: &Caches, world: World, backends: Registry) {
         let configuration = &self.options.configuration;
         let sets = set::queue(&world, self.env);
         let context = Arc::new(Context {
@@ -253,8 +240,11 @@ impl Parts<'_> {
             world,
             writer: self.writer.clone(),
             env: self.env.clone(),
-            default_scheduler: configuration.scheduler.default_profile_name.clone(),
+            backends,
             init_image: self.options.init_image.clone(),
+            held_cliques: Coalesce::default(),
+            held_groups: Coalesce::default(),
+            pace_of_sets: Pace::default(),
         });
         let stage = process.stage("controllers");
         let concurrency = &configuration.controllers;
@@ -275,6 +265,10 @@ impl Parts<'_> {
         let queue = clique::queue(&context.world, self.env);
         start.controller("podclique", queue, concurrency.pod_clique, |context, attempt| {
             Box::pin(async move { clique::reconcile(&context, attempt).await })
+        });
+        let queue = gang::queue(&context.world, self.env);
+        start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
+            Box::pin(async move { gang::reconcile(&context, attempt).await })
         });
     }
 

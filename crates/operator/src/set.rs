@@ -61,10 +61,13 @@ pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
-    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(None) };
-    let plan = decide::decide(&seen);
+    let Some(seen) = observe::observe(&context.world, &attempt.key) else {
+        context.pace_of_sets.forget(&attempt.key);
+        return Ok(None);
+    };
+    let plan = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = acted.err().map(|(write, error)| ReconcileError::write(code(write), error));
+    let failed = acted.err().map(|(write, error)| ReconcileError::failed(code(write), &error));
     let now = context.env.clock.wall();
     let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of(&attempt.key));
@@ -76,10 +79,14 @@ pub(crate) async fn reconcile(
         // What was written wakes the set again, and what failed passes by itself.
         _ => None,
     };
-    let status = outcome.and_then(|outcome| decide::status(&seen, outcome));
-    if let Some(write) = status {
+    let Some(outcome) = outcome else { return failed.map_or(Ok(None), Err) };
+    if let Some(due) = context.pace_of_sets.wait(&attempt.key, context.env.clock.now()) {
+        return failed.map_or(Ok(Some(due)), Err);
+    }
+    let children = observe::children(&context.world, &attempt.key);
+    if let Some(write) = decide::status(&seen, &children, outcome) {
         let written = context.writer.execute(&attempt.fence, &write).await;
-        written.map_err(|error| ReconcileError::write(ErrorCode::UpdatePcsStatus, error))?;
+        written.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
     }
     failed.map_or(Ok(None), Err)
 }

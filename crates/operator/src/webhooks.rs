@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use grove_api::PodCliqueSet;
+use grove_api::field_error::FieldError;
+use grove_backends::Registry;
 use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
 use grove_runtime::admission::{Request, Verdict, Webhooks};
 use grove_runtime::process::Env;
@@ -25,13 +27,15 @@ pub(crate) fn webhooks(
     options: &Options,
     env: &Env,
     sets: &Store<Object<PodCliqueSet>>,
+    backends: &Registry,
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
+    let backends = Arc::new(backends.clone());
     let webhooks = Webhooks::new(env, CONCURRENCY)
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
         .route(VALIDATING.path, VALIDATING.name, move |request| {
-            let context = context.clone();
-            async move { validate(&request, &context) }
+            let (context, backends) = (context.clone(), backends.clone());
+            async move { validate(&request, &context, &backends).await }
         });
     if !options.configuration.authorizer.enabled {
         return webhooks;
@@ -58,21 +62,45 @@ fn default(request: &Request) -> Verdict {
     }
 }
 
-fn validate(request: &Request, context: &Context) -> Verdict {
+async fn validate(request: &Request, context: &Context, backends: &Registry) -> Verdict {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
         Err(verdict) => return *verdict,
     };
-    let verdict = match request.operation {
-        Operation::Create => admission::validate_create(&new, context),
+    let old = match request.operation {
+        Operation::Create => None,
         Operation::Update => match decode_set(request.old_object.as_deref()) {
-            Ok(old) => admission::validate_update(&new, &old, context),
+            Ok(old) => Some(old),
             Err(verdict) => return *verdict,
         },
         Operation::Delete | Operation::Connect => return Verdict::allow(),
     };
+    let mut verdict = match &old {
+        None => admission::validate_create(&new, context),
+        Some(old) => admission::validate_update(&new, old, context),
+    };
+    if verdict.is_allowed()
+        && new.metadata.deletion_timestamp.is_none()
+        && let Err(detail) = ask_backend(&new, old.as_ref(), backends).await
+    {
+        verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
+    }
     let answer = verdict.message().map_or_else(Verdict::allow, Verdict::deny);
     answer.warn(verdict.warnings)
+}
+
+/// What the scheduler of a set says about it. All its cliques have the same one.
+async fn ask_backend(
+    new: &PodCliqueSet,
+    old: Option<&PodCliqueSet>,
+    backends: &Registry,
+) -> Result<(), String> {
+    let first = new.spec.template.cliques.first();
+    let name = first.and_then(|clique| clique.spec.pod_spec.scheduler_name());
+    let backend = backends.for_pods(name).ok_or_else(|| {
+        format!("scheduler {:?} is no active scheduler backend", name.unwrap_or_default())
+    })?;
+    backend.validate(new, old).await
 }
 
 fn authorize(request: &Request, guards: &Guards, sets: &Store<Object<PodCliqueSet>>) -> Verdict {

@@ -4,6 +4,7 @@
 //! the problem is reported beside the plan.
 
 use grove_api::{PodClique, finalizers};
+use grove_backends::Preparation;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
 use grove_core::status::{self, CliqueFacts, Outcome, Target};
 use grove_runtime::resource::{ObjectKey, Resource};
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::observe::{Observed, Place};
+use crate::coalesce::Report;
 use crate::converge;
 use crate::objects::Object;
 use crate::plan::Plan;
@@ -22,7 +24,8 @@ use crate::world::PODS;
 /// What the operator was told about pods.
 #[derive(Clone, Copy)]
 pub(super) struct Setup<'a> {
-    pub(super) default_scheduler: &'a str,
+    /// What the scheduler wants to find in new pods, or why it cannot be had.
+    pub(super) preparation: &'a Result<Preparation, ReconcileError>,
     pub(super) init_image: Option<&'a str>,
 }
 
@@ -50,7 +53,7 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
         Balance::default()
     });
     let creates = creates(observed, place, setup, &balance.create).unwrap_or_else(|error| {
-        problem = Some(ReconcileError::rule(error.code(), error));
+        problem = Some(error);
         Vec::new()
     });
     let name = &observed.clique.meta.key.name;
@@ -65,13 +68,13 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     Decision { plan, problem, waits: gates.hold.is_some() }
 }
 
-/// The status write, if the status differs from the stored one.
+/// The status, if it differs from the stored one.
 pub(super) fn report(
     observed: &Observed,
     place: &Place,
     outcome: Outcome<'_>,
     now: Timestamp,
-) -> Option<Write> {
+) -> Option<Report> {
     let Object { meta, object: clique } = &*observed.clique;
     let of_set = place.set.object.status.as_ref();
     let target = Target {
@@ -80,7 +83,9 @@ pub(super) fn report(
     };
     let facts = CliqueFacts { set: &place.set.meta.key.name, clique, target, pods: &observed.pods };
     let status = status::pod_clique(&facts, outcome, now);
-    converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)
+    let write =
+        converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)?;
+    Some(Report { write, urgent: status::is_urgent_for_clique(clique, &status) })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in
@@ -130,18 +135,17 @@ fn creates(
     place: &Place,
     setup: Setup<'_>,
     indices: &[u32],
-) -> Result<Vec<Write>, BuildError> {
-    let context = PodContext {
-        set: &place.set.meta.key.name,
-        set_replica: place.set_replica,
-        pod_clique: &observed.clique.object,
-        parents: &place.parents,
-        init_image: setup.init_image,
-    };
+) -> Result<Vec<Write>, ReconcileError> {
+    if indices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let preparation = setup.preparation.as_ref().map_err(Clone::clone)?;
+    let context = pod_context(observed, place, setup.init_image);
+    let rule = |error: BuildError| ReconcileError::rule(error.code(), error);
     let create = |&index: &u32| {
-        let mut body = pods::draft(&context, index)?;
-        prepare(&mut body, setup.default_scheduler);
-        pods::finish(&context, index, &mut body)?;
+        let mut body = pods::draft(&context, index).map_err(rule)?;
+        preparation.apply(&mut body);
+        pods::finish(&context, index, &mut body).map_err(rule)?;
         Ok(Write {
             resource: PODS,
             // The server makes a name from `generateName`.
@@ -153,12 +157,25 @@ fn creates(
     indices.iter().map(create).collect()
 }
 
-/// What the scheduler wants to find in a pod. The scheduler of Kubernetes needs no more than its
-/// own name.
-fn prepare(pod: &mut Value, default_scheduler: &str) {
-    let name = &mut pod["spec"]["schedulerName"];
-    if name.as_str().is_none_or(str::is_empty) {
-        *name = default_scheduler.into();
+/// One of the pods that are missing, for the scheduler to say what it wants to find in them; nothing
+/// when none is missing or none can be built, which [`decide`] reports.
+pub(super) fn draft(observed: &Observed) -> Option<Value> {
+    let place = observed.place.as_ref().filter(|_| !observed.clique.meta.deleting)?;
+    let index = *balance(observed, place).ok()?.create.first()?;
+    pods::draft(&pod_context(observed, place, None), index).ok()
+}
+
+fn pod_context<'a>(
+    observed: &'a Observed,
+    place: &'a Place,
+    init_image: Option<&'a str>,
+) -> PodContext<'a> {
+    PodContext {
+        set: &place.set.meta.key.name,
+        set_replica: place.set_replica,
+        pod_clique: &observed.clique.object,
+        parents: &place.parents,
+        init_image,
     }
 }
 

@@ -89,7 +89,7 @@ fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
         pods::is_scheduled(&base.object.spec, |name| {
             let member = world.cliques.get(namespace, name)?;
             let is_ours = set_of(&member.meta).as_ref() == Some(&set.meta.key);
-            is_ours.then(|| scheduled_replicas(&member))
+            is_ours.then(|| scheduled_pods(world, &member))
         })
     };
     let base = found.base_gang.as_deref();
@@ -133,9 +133,11 @@ fn is_owned(meta: &Meta, owner: &Uid) -> bool {
     meta.controller.as_ref().is_some_and(|controller| controller.uid == *owner)
 }
 
-/// Number of scheduled pods that a PodClique reports.
-pub(super) fn scheduled_replicas(clique: &Object<PodClique>) -> i32 {
-    clique.object.status.as_ref().map_or(0, |status| status.scheduled_replicas)
+/// Number of scheduled pods of a PodClique. Its status says the same, later.
+fn scheduled_pods(world: &World, clique: &Object<PodClique>) -> i32 {
+    let pods = world.pods_of(&clique.meta.uid);
+    let scheduled = pods.iter().filter(|pod| pod.observed.scheduled).count();
+    i32::try_from(scheduled).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -14,13 +14,14 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, finalizers, labe
 use grove_core::children::{self, owner};
 use grove_core::hash::pod_template_hashes;
 use grove_core::layout::{Clique, Layout};
-use grove_core::status::{Outcome, group_replica, scaling_group};
+use grove_core::status::{Outcome, group_replica, is_urgent_for_group, scaling_group};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::Write;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::observe::{Observed, Place};
+use crate::coalesce::Report;
 use crate::converge;
 use crate::objects::Object;
 use crate::plan::Plan;
@@ -51,7 +52,7 @@ pub(super) fn decide(seen: &Observed) -> Decision {
 }
 
 /// The status of a group that has a place, if it differs from the stored one.
-pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Option<Write> {
+pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Option<Report> {
     let Object { meta, object } = &*seen.group;
     let place = seen.place().filter(|_| !meta.deleting)?;
     let hashes = pod_template_hashes(place.layout.template());
@@ -65,7 +66,8 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let set = place.layout.set_name();
     let wanted = scaling_group(set, object, generation_hash, &replicas, outcome, now);
     let resource = Resource::of::<PodCliqueScalingGroup>();
-    converge::status(resource, meta, object.status.as_ref(), &wanted)
+    let write = converge::status(resource, meta, object.status.as_ref(), &wanted)?;
+    Some(Report { write, urgent: is_urgent_for_group(object, &wanted) })
 }
 
 fn generation_hash(set: &PodCliqueSet) -> Option<&str> {

@@ -12,18 +12,19 @@ use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 
-use super::observe::Observed;
+use super::observe::{Children, Observed};
 use crate::converge;
 use crate::plan::Plan;
 use crate::world::{AUTOSCALERS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES};
 
-pub(super) fn decide(seen: &Observed) -> Plan {
+/// `children` are asked for only when the set is deleted.
+pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Plan {
     let mut plan = Plan::default();
     let resource = Resource::of::<PodCliqueSet>();
     let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
     let ours = held.iter().position(|one| one == finalizers::POD_CLIQUE_SET);
     if seen.set.meta.deleting {
-        plan.step(remove_children(seen));
+        plan.step(remove_children(seen, &children()));
         if let Some(position) = ours {
             held.remove(position);
             plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
@@ -49,15 +50,15 @@ pub(super) fn decide(seen: &Observed) -> Plan {
     plan
 }
 
-fn remove_children(seen: &Observed) -> Vec<Write> {
+fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     let mut found: Vec<(Resource, &Meta)> = Vec::new();
-    found.extend(seen.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
+    found.extend(children.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
     found.extend(
-        seen.groups.values().map(|one| (Resource::of::<PodCliqueScalingGroup>(), &one.meta)),
+        children.groups.values().map(|one| (Resource::of::<PodCliqueScalingGroup>(), &one.meta)),
     );
-    found.extend(seen.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
-    found.extend(seen.services.iter().map(|one| (SERVICES, one.meta())));
-    found.extend(seen.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
+    found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
+    found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
+    found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
     let access = [
         (SERVICE_ACCOUNTS, &seen.service_account),
         (ROLES, &seen.role),
@@ -75,7 +76,7 @@ fn remove_children(seen: &Observed) -> Vec<Write> {
 }
 
 /// The status, if it differs from the stored one.
-pub(super) fn status(seen: &Observed, outcome: Outcome<'_>) -> Option<Write> {
+pub(super) fn status(seen: &Observed, children: &Children, outcome: Outcome<'_>) -> Option<Write> {
     let set = &seen.set.object;
     if seen.set.meta.deleting {
         return None;
@@ -90,8 +91,8 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>) -> Option<Write> {
             status::set_replica(
                 &layout,
                 index,
-                |name| seen.cliques.get(name).map(|one| &one.object),
-                |name| seen.groups.get(name).map(|one| &one.object),
+                |name| children.cliques.get(name).map(|one| &one.object),
+                |name| children.groups.get(name).map(|one| &one.object),
                 &hashes,
                 current,
             )

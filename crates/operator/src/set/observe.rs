@@ -9,13 +9,17 @@ use grove_runtime::view::Meta;
 use crate::objects::{Object, Raw};
 use crate::world::{ByName, World, by_name};
 
-/// A set and what belongs to it.
+/// A set and what the start-order container needs.
 pub(super) struct Observed {
     pub(super) set: Arc<Object<PodCliqueSet>>,
     pub(super) service_account: Option<Meta>,
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,
     pub(super) secret: Option<Meta>,
+}
+
+/// The children of a set, of which there may be thousands: looked at only when they matter.
+pub(super) struct Children {
     pub(super) cliques: ByName<Object<PodClique>>,
     pub(super) groups: ByName<Object<PodCliqueScalingGroup>>,
     pub(super) gangs: Vec<Arc<Object<PodGang>>>,
@@ -35,11 +39,16 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
         role: meta(world.roles.get(&named(names::role(&key.name)))),
         role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
         secret: meta(world.secrets.get(&named(names::token_secret(&key.name)))),
+        set,
+    })
+}
+
+pub(super) fn children(world: &World, key: &ObjectKey) -> Children {
+    Children {
         cliques: by_name(world.cliques.of(key)),
         groups: by_name(world.groups.of(key)),
         gangs: world.gangs.of(key),
         services: world.services.of(key),
         autoscalers: world.autoscalers.of(key),
-        set,
-    })
+    }
 }

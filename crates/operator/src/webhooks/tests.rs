@@ -1,11 +1,20 @@
 use std::collections::BTreeSet;
 
+use futures::future::BoxFuture;
+use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
+use grove_backends::{Backend, BackendError, Preparation};
 use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
 use serde_json::json;
 
 use super::*;
+
+fn backends() -> Registry {
+    let profiles = vec![SchedulerProfile::named(DEFAULT_SCHEDULER)];
+    let default_profile_name = DEFAULT_SCHEDULER.to_owned();
+    Registry::new(&Scheduler { profiles, default_profile_name }).unwrap()
+}
 
 fn context() -> Context {
     Context {
@@ -64,11 +73,11 @@ fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
     assert_eq!(default(&review("UPDATE", Some(&set), None)), Verdict::allow());
 }
 
-#[test]
-fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
+#[tokio::test]
+async fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
-    let allowed = validate(&review("CREATE", Some(&set), None), &context());
+    let allowed = validate(&review("CREATE", Some(&set), None), &context(), &backends()).await;
     assert!(
         matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.len() == 1),
         "{allowed:?}"
@@ -76,22 +85,64 @@ fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
 
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
-    let Verdict::Deny(denial) = validate(&review("UPDATE", Some(&set), Some(&old)), &context())
-    else {
+    let update = review("UPDATE", Some(&set), Some(&old));
+    let Verdict::Deny(denial) = validate(&update, &context(), &backends()).await else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
     assert!(denial.message.contains("field is immutable"), "{}", denial.message);
 }
 
-#[test]
-fn what_cannot_be_decoded_is_answered_with_400() {
+/// A scheduler that can do nothing.
+struct Incapable;
+
+impl Backend for Incapable {
+    fn name(&self) -> &'static str {
+        DEFAULT_SCHEDULER
+    }
+
+    fn prepare_pods<'a>(
+        &'a self,
+        _: &'a Value,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+        Box::pin(async { Ok(Preparation::default()) })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        _: &'a PodCliqueSet,
+        old: Option<&'a PodCliqueSet>,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        let occasion = if old.is_some() { "changed" } else { "new" };
+        Box::pin(async move { Err(format!("no {occasion} sets here")) })
+    }
+}
+
+#[tokio::test]
+async fn the_scheduler_of_a_set_may_refuse_it() {
+    let mut set = defaulted();
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
+    let incapable = Registry::of(vec![Arc::new(Incapable)], DEFAULT_SCHEDULER).unwrap();
+    for (operation, old, reason) in
+        [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
+    {
+        let review = review(operation, Some(&set), old);
+        let Verdict::Deny(denial) = validate(&review, &context(), &incapable).await else {
+            panic!("refused")
+        };
+        assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
+        assert!(denial.message.contains(reason), "{}", denial.message);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_decoded_is_answered_with_400() {
     let mut set = set();
     set["spec"]["template"]["terminationDelay"] = json!("abc");
 
     for verdict in [
         default(&review("CREATE", Some(&set), None)),
-        validate(&review("CREATE", Some(&set), None), &context()),
+        validate(&review("CREATE", Some(&set), None), &context(), &backends()).await,
         default(&review("CREATE", None, None)),
     ] {
         assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 400), "{verdict:?}");

@@ -1,7 +1,7 @@
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use grove_api::PodGang;
-use grove_api::error_code::LastError;
+use grove_api::error_code::{ErrorCode, LastError};
 use grove_core::start_order::Parent;
 use serde_json::{Value, json};
 
@@ -9,7 +9,12 @@ use super::super::testkit::{changed, clique, gang, pod, pods, read, set};
 use super::*;
 use crate::objects::Pod;
 
-const SETUP: Setup<'_> = Setup { default_scheduler: "kai", init_image: Some("initc:1") };
+static PREPARATION: LazyLock<Result<Preparation, ReconcileError>> =
+    LazyLock::new(|| Ok(Preparation::merge(json!({ "spec": { "schedulerName": "kai" } }))));
+
+fn setup() -> Setup<'static> {
+    Setup { preparation: &PREPARATION, init_image: Some("initc:1") }
+}
 
 fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Place {
     Place {
@@ -49,7 +54,7 @@ fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
     let one_running = vec![Arc::new(read(&pod("p", 1)))];
     let wants_three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
 
-    let decision = decide(&observed(wants_three, one_running), SETUP);
+    let decision = decide(&observed(wants_three, one_running), setup());
 
     let writes = decision.plan.writes();
     let bodies = writes.iter().map(|write| match &write.verb {
@@ -74,23 +79,29 @@ fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
 }
 
 #[test]
-fn a_scheduler_that_the_template_names_is_kept() {
-    for (name, expected) in
-        [(json!("volcano"), "volcano"), (json!(""), "kai"), (json!(null), "kai")]
-    {
-        let clique = changed(clique(), |clique| {
-            clique["spec"]["podSpec"]["schedulerName"] = name.clone();
-        });
-        let decision = decide(&observed(clique, Vec::new()), SETUP);
-        let writes = decision.plan.writes();
-        let Verb::Create { body } = &writes[0].verb else { panic!("{writes:?}") };
-        assert_eq!(body["spec"]["schedulerName"], expected, "{name}");
-    }
+fn the_scheduler_sees_a_draft_only_when_pods_are_missing() {
+    let draft_of_missing = draft(&observed(unchanged(), pods(&["p"]))).unwrap();
+    assert_eq!(draft_of_missing["spec"]["schedulingGates"][0]["name"], finalizers::SCHEDULING_GATE);
+    assert_eq!(draft_of_missing["metadata"]["labels"]["grove.io/podgang"], "x-0");
+    assert_eq!(draft(&observed(unchanged(), pods(&["p", "q"]))), None);
+}
+
+#[test]
+fn a_scheduler_that_cannot_say_what_it_wants_keeps_pods_from_being_created() {
+    let error = ReconcileError::rule(ErrorCode::BuildPodResource, "no queue");
+    let unprepared = Setup { preparation: &Err(error), ..setup() };
+
+    let decision = decide(&observed(unchanged(), pods(&["p"])), unprepared);
+    assert!(decision.plan.is_empty());
+    assert_eq!(decision.problem.unwrap().to_string(), "no queue");
+
+    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), unprepared);
+    assert!(decision.problem.is_none(), "none is missing");
 }
 
 #[test]
 fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
-    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), SETUP);
+    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), setup());
 
     assert_eq!(decision.plan, Plan::default());
     assert!(decision.waits && decision.problem.is_none());
@@ -104,7 +115,7 @@ fn surplus_pods_go_and_keep_their_gate() {
         ..observed(one, pods(&["p", "q", "r"]))
     };
 
-    let decision = decide(&seen, SETUP);
+    let decision = decide(&seen, setup());
 
     let expected = ["delete ns/p", "delete ns/q", "json-patch ns/r"];
     assert_eq!(lines(&decision.plan), expected);
@@ -128,7 +139,7 @@ fn gates_are_lifted_when_the_gang_allows_it() {
         let place = Some(place(gang, base_scheduled));
         let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
 
-        let decision = decide(&seen, SETUP);
+        let decision = decide(&seen, setup());
 
         assert_eq!(lines(&decision.plan), ["json-patch ns/p", "json-patch ns/q"][..lifted]);
         assert_eq!(decision.waits, waits, "case {case}");
@@ -140,7 +151,7 @@ fn only_our_gate_is_removed() {
     let place = Some(place(Some(stored_gang(true, &["p", "q"])), None));
     let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
 
-    let decision = decide(&seen, SETUP);
+    let decision = decide(&seen, setup());
 
     let write = decision.plan.writes()[0];
     let Verb::Json { patch, only_if, subresource: None } = &write.verb else { panic!("{write:?}") };
@@ -161,7 +172,7 @@ fn a_deleted_clique_takes_its_pods_along_and_then_gives_up_its_finalizer() {
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     let pods = vec![Arc::new(read(&pod("p", 0))), Arc::new(read(&going))];
 
-    let plan = decide(&Observed::new(deleted, pods, None), SETUP).plan;
+    let plan = decide(&Observed::new(deleted, pods, None), setup()).plan;
 
     let mut expected = Plan::default();
     let seen = observed(unchanged(), self::pods(&["p"]));
@@ -181,12 +192,12 @@ fn a_deleted_clique_that_others_hold_is_left_alone() {
         clique["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         clique["metadata"]["finalizers"] = json!(["theirs"]);
     });
-    assert!(decide(&Observed::new(deleted, Vec::new(), None), SETUP).plan.is_empty());
+    assert!(decide(&Observed::new(deleted, Vec::new(), None), setup()).plan.is_empty());
 }
 
 #[test]
 fn a_clique_without_a_place_is_left_alone() {
-    let decision = decide(&Observed::new(unchanged(), pods(&["p"]), None), SETUP);
+    let decision = decide(&Observed::new(unchanged(), pods(&["p"]), None), setup());
     assert!(decision.plan.is_empty() && decision.problem.is_none() && !decision.waits);
 }
 
@@ -194,7 +205,7 @@ fn a_clique_without_a_place_is_left_alone() {
 fn a_missing_finalizer_is_put_back_before_there_are_pods() {
     let without = changed(clique(), |clique| clique["metadata"]["finalizers"] = json!(["theirs"]));
 
-    let plan = decide(&observed(without, Vec::new()), SETUP).plan;
+    let plan = decide(&observed(without, Vec::new()), setup()).plan;
 
     assert_eq!(lines(&plan), ["merge-patch ns/x-0-a", "create ns/", "create ns/"]);
     let Verb::Merge { patch, only_if, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
@@ -210,10 +221,10 @@ fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
     });
     let ordered = changed(clique(), |clique| clique["spec"]["startsAfter"] = json!(["x-0-b"]));
     let parents = vec![Parent { pod_clique: "x-0-b".to_owned(), min_available: 1 }];
-    let no_image = Setup { init_image: None, ..SETUP };
+    let no_image = Setup { init_image: None, ..setup() };
     for (clique, parents, setup, code) in [
-        (without_gang, vec![], SETUP, "ERR_MISSING_PODGANG_LABEL_ON_PODCLIQUE"),
-        (ordered.clone(), vec![], SETUP, "ERR_BUILD_POD_RESOURCE"),
+        (without_gang, vec![], setup(), "ERR_MISSING_PODGANG_LABEL_ON_PODCLIQUE"),
+        (ordered.clone(), vec![], setup(), "ERR_BUILD_POD_RESOURCE"),
         (ordered, parents, no_image, "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING"),
     ] {
         let place = Place { parents, ..place(Some(stored_gang(true, &["p"])), None) };
@@ -232,7 +243,7 @@ fn pods_with_unclear_indices_are_reported() {
     let twins = vec![Arc::new(read(&pod("p", 1))), Arc::new(read(&pod("q", 1)))];
     let three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
 
-    let problem = decide(&observed(three, twins), SETUP).problem.unwrap();
+    let problem = decide(&observed(three, twins), setup()).problem.unwrap();
 
     let code = problem.report(at(1)).unwrap().code;
     assert_eq!(code.as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
@@ -242,7 +253,7 @@ fn pods_with_unclear_indices_are_reported() {
 fn a_status_is_written_only_when_it_differs() {
     let seen = observed(unchanged(), pods(&["p", "q"]));
     let write = |seen: &Observed, outcome, second| {
-        report(seen, seen.place.as_ref().unwrap(), outcome, at(second))
+        report(seen, seen.place.as_ref().unwrap(), outcome, at(second)).map(|report| report.write)
     };
     let complete = Outcome::Complete { generation: Some(3) };
 

@@ -20,6 +20,11 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
         role: None,
         role_binding: None,
         secret: None,
+    }
+}
+
+fn no_children() -> Children {
+    Children {
         cliques: BTreeMap::new(),
         groups: BTreeMap::new(),
         gangs: Vec::new(),
@@ -35,9 +40,11 @@ fn told(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn a_new_set_is_taken_charge_of_before_anything_is_made() {
-    let plan = decide(&observed(|set| {
+    let seen = observed(|set| {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
-    }));
+    });
+
+    let plan = decide(&seen, no_children);
 
     assert_eq!(
         told(&plan),
@@ -56,7 +63,7 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
 
 #[test]
 fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
-    let mut seen = observed(|set| {
+    let seen = observed(|set| {
         set.metadata.finalizers =
             Some(vec![finalizers::POD_CLIQUE_SET.to_owned(), "somebody.else/x".to_owned()]);
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -71,21 +78,21 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
         }, "spec": {"podgroups": []}}))
         .unwrap()
     };
-    seen.gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
+    let gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
 
-    let plan = decide(&seen);
+    let plan = decide(&seen, || Children { gangs, ..no_children() });
 
     assert_eq!(told(&plan), ["delete podgangs", "merge-patch podcliquesets"]);
     let Verb::Merge { patch, .. } = &plan.writes()[1].verb else { panic!("a patch") };
     assert_eq!(patch["metadata"]["finalizers"], json!(["somebody.else/x"]));
-    assert_eq!(status(&seen, Outcome::Complete { generation: None }), None);
+    assert_eq!(status(&seen, &no_children(), Outcome::Complete { generation: None }), None);
 }
 
 #[test]
 fn the_first_status_carries_hash_selector_and_generation() {
     let seen = observed(|set| set.metadata.generation = Some(3));
 
-    let write = status(&seen, Outcome::Complete { generation: Some(3) }).unwrap();
+    let write = status(&seen, &no_children(), Outcome::Complete { generation: Some(3) }).unwrap();
 
     let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
     assert_eq!(patch["status"]["observedGeneration"], 3);

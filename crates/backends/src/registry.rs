@@ -1,0 +1,144 @@
+//! The active backends of one operator.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
+use grove_api::{PodGang, labels};
+
+use crate::contract::{Backend, BackendError};
+use crate::kube_scheduler::KubeScheduler;
+
+/// Backends by name.
+#[derive(Clone)]
+pub struct Registry {
+    backends: BTreeMap<String, Arc<dyn Backend>>,
+    default: Arc<dyn Backend>,
+}
+
+/// Why the configured backends cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// A profile that this version has no backend for.
+    #[error(
+        "scheduler.profiles: {0:?} is not supported by this version; remove it, or leave only \
+         {DEFAULT_SCHEDULER:?}"
+    )]
+    Unsupported(String),
+    /// A backend could not be set up.
+    #[error(transparent)]
+    Init(#[from] BackendError),
+}
+
+impl Registry {
+    /// The backends of the profiles, not set up yet. The configuration always has one for the
+    /// scheduler of Kubernetes.
+    pub fn new(scheduler: &Scheduler) -> Result<Self, RegistryError> {
+        let backend = |profile: &SchedulerProfile| -> Result<Arc<dyn Backend>, RegistryError> {
+            match profile.name.as_str() {
+                DEFAULT_SCHEDULER => Ok(Arc::new(KubeScheduler)),
+                name => Err(RegistryError::Unsupported(name.to_owned())),
+            }
+        };
+        let backends = scheduler.profiles.iter().map(backend).collect::<Result<_, _>>()?;
+        Self::of(backends, &scheduler.default_profile_name)
+    }
+
+    /// These backends, of which the one called `default` serves pods that name none.
+    pub fn of(backends: Vec<Arc<dyn Backend>>, default: &str) -> Result<Self, RegistryError> {
+        let named = |backend: Arc<dyn Backend>| (backend.name().to_owned(), backend);
+        let backends: BTreeMap<_, _> = backends.into_iter().map(named).collect();
+        let unsupported = || RegistryError::Unsupported(default.to_owned());
+        let default = backends.get(default).cloned().ok_or_else(unsupported)?;
+        Ok(Self { backends, default })
+    }
+
+    /// Sets every backend up.
+    pub async fn init(&self) -> Result<(), RegistryError> {
+        for backend in self.backends.values() {
+            backend.init().await?;
+        }
+        Ok(())
+    }
+
+    /// The backend of pods that name none.
+    pub fn default_backend(&self) -> &dyn Backend {
+        &*self.default
+    }
+
+    /// The backend of this name, if it is active.
+    pub fn get(&self, name: &str) -> Option<&dyn Backend> {
+        self.backends.get(name).map(AsRef::as_ref)
+    }
+
+    /// The backend for a `spec.schedulerName`, which may be absent or empty.
+    pub fn for_pods(&self, scheduler_name: Option<&str>) -> Option<&dyn Backend> {
+        match scheduler_name {
+            None | Some("") => Some(self.default_backend()),
+            Some(name) => self.get(name),
+        }
+    }
+
+    /// The backend that a gang is handed to: by its label, and the default one without it.
+    pub fn for_gang(&self, gang: &PodGang) -> &dyn Backend {
+        let labels = gang.metadata.labels.as_ref();
+        let name = labels.and_then(|labels| labels.get(labels::SCHEDULER_NAME));
+        name.and_then(|name| self.get(name)).unwrap_or_else(|| self.default_backend())
+    }
+
+    /// Names of the active backends, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.backends.keys().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_api::OperatorConfiguration;
+
+    use super::*;
+
+    fn registry(scheduler: &str) -> Result<Registry, RegistryError> {
+        let file = format!(
+            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{scheduler}"
+        );
+        Registry::new(&OperatorConfiguration::from_yaml(&file).unwrap().scheduler)
+    }
+
+    #[test]
+    fn the_scheduler_of_kubernetes_is_always_there() {
+        for configuration in ["", "scheduler: {profiles: [{name: kube-scheduler, default: true}]}"]
+        {
+            let registry = registry(configuration).unwrap();
+            assert_eq!(registry.names().collect::<Vec<_>>(), [DEFAULT_SCHEDULER]);
+            assert_eq!(registry.default_backend().name(), DEFAULT_SCHEDULER);
+            assert!(registry.get("kai-scheduler").is_none());
+        }
+    }
+
+    #[test]
+    fn pods_get_the_backend_they_name_and_the_default_when_they_name_none() {
+        let registry = registry("").unwrap();
+        let name = |name| registry.for_pods(name).map(Backend::name);
+        assert_eq!(name(None), Some(DEFAULT_SCHEDULER));
+        assert_eq!(name(Some("")), Some(DEFAULT_SCHEDULER));
+        assert_eq!(name(Some(DEFAULT_SCHEDULER)), Some(DEFAULT_SCHEDULER));
+        assert_eq!(name(Some("volcano")), None);
+    }
+
+    #[test]
+    fn gangs_with_an_unknown_label_or_none_go_to_the_default() {
+        let registry = registry("").unwrap();
+        let mut gang = PodGang::new("a", grove_api::pod_gang::PodGangSpec::default());
+        assert_eq!(registry.for_gang(&gang).name(), DEFAULT_SCHEDULER);
+        let label = (labels::SCHEDULER_NAME.to_owned(), "gone".to_owned());
+        gang.metadata.labels = Some([label].into());
+        assert_eq!(registry.for_gang(&gang).name(), DEFAULT_SCHEDULER);
+    }
+
+    #[test]
+    fn a_profile_without_a_backend_is_named() {
+        let error = registry("scheduler: {profiles: [{name: volcano}]}").err().unwrap();
+        assert!(error.to_string().contains("\"volcano\""), "{error}");
+    }
+}

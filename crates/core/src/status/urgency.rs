@@ -1,0 +1,100 @@
+//! Which changes of a status somebody waits for.
+//!
+//! While pods come and go, counters change many times within a moment, and the last value is as good as
+//! all of them. Other changes are the answer to a question: is it up, is it broken, why does it not go on.
+
+use grove_api::{
+    PodClique, PodCliqueScalingGroup, condition::min_available as breach,
+    pod_clique::PodCliqueStatus, pod_clique_scaling_group::PodCliqueScalingGroupStatus,
+};
+
+use super::{condition::find, min_available};
+
+/// Whether the next status of a PodClique has to be written without delay: it has become available, whole
+/// or neither, its minimum is breached or not any more, or its errors are others.
+pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool {
+    let stored = clique.status.as_ref();
+    let ready = (stored.map_or(0, |stored| stored.ready_replicas), next.ready_replicas);
+    let breached = stored.and_then(|stored| find(&stored.conditions, breach::BREACHED));
+    crosses(ready, min_available(clique))
+        || crosses(ready, clique.spec.replicas)
+        || turns(breached, find(&next.conditions, breach::BREACHED))
+        || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
+}
+
+/// The same for a group, which counts replicas that are available.
+pub fn is_urgent_for_group(
+    group: &PodCliqueScalingGroup,
+    next: &PodCliqueScalingGroupStatus,
+) -> bool {
+    let stored = group.status.as_ref();
+    let available = (stored.map_or(0, |stored| stored.available_replicas), next.available_replicas);
+    let breached = stored.and_then(|stored| find(&stored.conditions, breach::BREACHED));
+    crosses(available, group.spec.min_available.unwrap_or(1))
+        || crosses(available, group.spec.replicas)
+        || turns(breached, find(&next.conditions, breach::BREACHED))
+        || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
+}
+
+fn crosses((before, after): (i32, i32), line: i32) -> bool {
+    (before >= line) != (after >= line)
+}
+
+/// The first time that a condition is said, nothing has turned.
+fn turns(before: Option<&str>, after: Option<&str>) -> bool {
+    before.is_some() && before != after
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(ready: i32, breached: Option<&str>) -> Value {
+        let condition = breached.map(|status| {
+            json!({ "type": breach::BREACHED, "status": status, "reason": "r", "message": "" })
+        });
+        json!({ "replicas": 3, "readyReplicas": ready, "conditions": Vec::from_iter(condition) })
+    }
+
+    #[test]
+    fn counters_can_wait_and_answers_cannot() {
+        let failed = json!({ "lastErrors": [{ "code": "ERR", "description": "d" }] });
+        let cases = [
+            ("first", Value::Null, status(0, Some("True")), false),
+            ("below the minimum", status(0, None), status(1, None), false),
+            ("available", status(1, None), status(2, None), true),
+            ("whole", status(2, None), status(3, None), true),
+            ("not whole any more", status(3, None), status(2, None), true),
+            ("breached", status(3, Some("False")), status(3, Some("True")), true),
+            ("recovered", status(3, Some("True")), status(3, Some("False")), true),
+            ("failed", json!({}), failed.clone(), true),
+            ("as before", failed.clone(), failed, false),
+        ];
+        for (what, stored, next, urgent) in cases {
+            let clique: PodClique = serde_json::from_value(json!({
+                "metadata": { "name": "a" },
+                "spec": { "replicas": 3, "minAvailable": 2 },
+                "status": stored,
+            }))
+            .unwrap();
+            let next = serde_json::from_value(next).unwrap();
+            assert_eq!(is_urgent_for_clique(&clique, &next), urgent, "{what}");
+        }
+    }
+
+    #[test]
+    fn groups_answer_with_available_replicas() {
+        for (before, after, urgent) in [(0, 1, true), (1, 2, false), (2, 3, true), (3, 3, false)] {
+            let group: PodCliqueScalingGroup = serde_json::from_value(json!({
+                "metadata": { "name": "a" },
+                "spec": { "replicas": 3, "minAvailable": 1, "cliqueNames": [] },
+                "status": { "availableReplicas": before },
+            }))
+            .unwrap();
+            let next = serde_json::from_value(json!({ "availableReplicas": after })).unwrap();
+            assert_eq!(is_urgent_for_group(&group, &next), urgent, "{before} -> {after}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Fewer status writes: one after a burst instead of one per pod event.
+//!
+//! While a gang comes up or goes, every pod changes several times within a moment, and each change is
+//! another status. A status that nobody waits for is held back for a while ([`Coalesce`]); whatever
+//! it has become by then is written at once. A status that is costly to compute is computed at a
+//! steady pace ([`Pace`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use grove_api::error_code::ErrorCode;
+use grove_runtime::clock::Instant;
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::resource::ObjectKey;
+use grove_runtime::write::Write;
+
+use crate::reconcile::{Context, ReconcileError};
+
+/// How long a change may be missing from a status.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks at a whole set.
+const PACE: Duration = Duration::from_secs(1);
+
+/// A status that differs from the stored one.
+pub(crate) struct Report {
+    pub(crate) write: Write,
+    /// Whether somebody waits for it.
+    pub(crate) urgent: bool,
+}
+
+/// Times by object. Kept in memory: after a restart they are not missed.
+type Times = Mutex<BTreeMap<ObjectKey, Instant>>;
+
+fn lock(times: &Times) -> MutexGuard<'_, BTreeMap<ObjectKey, Instant>> {
+    times.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Holds back what nobody waits for.
+#[derive(Default)]
+pub(crate) struct Coalesce {
+    until: Times,
+}
+
+impl Coalesce {
+    /// Writes a status, or says when it will be time for it.
+    pub(crate) async fn report(
+        &self,
+        context: &Context,
+        attempt: &Attempt<ObjectKey>,
+        report: Option<Report>,
+        code: ErrorCode,
+    ) -> Result<Due, ReconcileError> {
+        let urgent = report.as_ref().map(|report| report.urgent);
+        let until = self.hold(&attempt.key, urgent, context.env.clock.now());
+        if let Some(report) = report.filter(|_| until.is_none()) {
+            let written = context.writer.execute(&attempt.fence, &report.write).await;
+            written.map_err(|error| ReconcileError::failed(code, &error))?;
+        }
+        Ok(until)
+    }
+
+    /// Until when to hold a status back that is `urgent` or not; without one, nothing is held back
+    /// any more.
+    fn hold(&self, key: &ObjectKey, urgent: Option<bool>, now: Instant) -> Option<Instant> {
+        let mut all = lock(&self.until);
+        if urgent != Some(false) {
+            all.remove(key);
+            return None;
+        }
+        let until = *all.entry(key.clone()).or_insert(now + PATIENCE);
+        if until <= now {
+            all.remove(key);
+            return None;
+        }
+        Some(until)
+    }
+}
+
+/// Looks at something once in a while.
+#[derive(Default)]
+pub(crate) struct Pace {
+    next: Times,
+}
+
+impl Pace {
+    /// When to look; nothing when it is time, and then this is a look.
+    pub(crate) fn wait(&self, key: &ObjectKey, now: Instant) -> Option<Instant> {
+        let mut all = lock(&self.next);
+        if let Some(next) = all.get(key).filter(|next| **next > now) {
+            return Some(*next);
+        }
+        all.insert(key.clone(), now + PACE);
+        None
+    }
+
+    /// There is nothing to look at any more.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        lock(&self.next).remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::START + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn changes_wait_together_and_do_not_push_each_other_back() {
+        let coalesce = Coalesce::default();
+        let hold = |name: &str, urgent, second| {
+            coalesce.hold(&ObjectKey::new("n", name), urgent, at(second))
+        };
+
+        assert_eq!(hold("a", Some(false), 0), Some(at(2)));
+        assert_eq!(hold("a", Some(false), 1), Some(at(2)));
+        assert_eq!(hold("b", Some(false), 1), Some(at(3)), "objects wait apart");
+        assert_eq!(hold("a", Some(false), 2), None);
+        assert_eq!(hold("a", Some(false), 2), Some(at(4)), "a new burst");
+        assert_eq!(hold("a", Some(true), 3), None, "somebody waits");
+        assert_eq!(hold("a", Some(false), 3), Some(at(5)));
+        assert_eq!(hold("a", None, 4), None, "it is as stored again");
+        assert_eq!(hold("a", Some(false), 5), Some(at(7)));
+    }
+
+    #[test]
+    fn the_first_look_is_at_once_and_the_last_change_is_not_missed() {
+        let (pace, key) = (Pace::default(), ObjectKey::new("n", "a"));
+        assert_eq!(pace.wait(&key, at(0)), None);
+        assert_eq!(pace.wait(&key, at(0)), Some(at(1)));
+        assert_eq!(pace.wait(&key, at(1)), None);
+        pace.forget(&key);
+        assert_eq!(pace.wait(&key, at(1)), None);
+    }
+}
