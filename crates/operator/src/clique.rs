@@ -19,6 +19,7 @@ use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::{Labels, View};
 use grove_runtime::write::{Verb, Write};
 
+use crate::events;
 use crate::objects::{Object, Pod};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
@@ -73,8 +74,9 @@ pub(crate) async fn reconcile(
     let setup = Setup { preparation: &preparation, init_image: context.init_image.as_deref() };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = acted.err().map(|(write, error)| ReconcileError::failed(code_of(write), &error));
-    match failed.or(problem) {
+    let recorder = context.events.component("podclique-controller");
+    events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
+    match acted.error(code_of).or(problem) {
         None if !plan.is_empty() => Ok(None),
         None => {
             let generation = observed.clique.object.metadata.generation;

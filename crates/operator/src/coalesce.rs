@@ -12,9 +12,11 @@ use std::time::Duration;
 use grove_api::error_code::ErrorCode;
 use grove_runtime::clock::Instant;
 use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::events::Occurrence;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::write::Write;
 
+use crate::events;
 use crate::reconcile::{Context, ReconcileError};
 
 /// How long a change may be missing from a status.
@@ -27,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) write: Write,
     /// Whether somebody waits for it.
     pub(crate) urgent: bool,
+    /// What is told when it is written.
+    pub(crate) event: Option<Occurrence>,
 }
 
 /// Times by object. Kept in memory: after a restart they are not missed.
@@ -56,6 +60,7 @@ impl Coalesce {
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
+            events::tell(&context.events, report.event);
         }
         Ok(until)
     }

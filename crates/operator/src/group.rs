@@ -20,6 +20,7 @@ use grove_runtime::write::{Verb, Write};
 
 use self::decide::Decision;
 use self::observe::Observed;
+use crate::events;
 use crate::objects::Object;
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
@@ -51,11 +52,15 @@ pub(crate) async fn reconcile(
 ) -> Result<Due, ReconcileError> {
     let Some(seen) = Observed::of(&context.world, &attempt.key) else { return Ok(None) };
     let Decision { plan, waits, refused } = decide::decide(&seen);
-    let done = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = match done {
-        Err((write, error)) => Some(ReconcileError::failed(code_of(write), &error)),
-        Ok(()) => refused,
-    };
+    let acted = act(&plan, &context.writer, &attempt.fence).await;
+    let recorder = context.events.component("podcliquescalinggroup-controller");
+    events::tell(&recorder, events::occurrences(&seen.group, &acted, events::telling_of_group));
+    if let Some(set) = &seen.set {
+        let replicas = decide::deleted_replicas(&seen, &acted);
+        let told = events::group_replicas_deleted(set, &attempt.key.name, replicas);
+        events::tell(&recorder, told);
+    }
+    let failed = acted.error(code_of).or(refused);
     let now = context.env.clock.wall();
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let outcome = match &failed {

@@ -15,6 +15,7 @@ mod clique;
 mod coalesce;
 mod converge;
 mod crds;
+mod events;
 mod gang;
 mod group;
 mod objects;

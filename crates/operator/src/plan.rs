@@ -1,8 +1,11 @@
 //! A plan is what a reconcile decided, as data; carrying it out is the same for every controller.
 
 use futures::future::join_all;
+use grove_api::error_code::ErrorCode;
 use grove_runtime::fence::Fence;
-use grove_runtime::write::{Write, WriteError, Writer};
+use grove_runtime::write::{Write, WriteError, Writer, Written};
+
+use crate::reconcile::ReconcileError;
 
 /// Writes in steps: those of one step are independent of each other and go out together, the next
 /// step follows when all of them succeeded. A crash between any two leaves a state from which the
@@ -33,17 +36,36 @@ impl Plan {
     }
 }
 
-/// Carries out a plan. Of several failures in one step the first is returned, with its write.
-pub(crate) async fn act<'p>(
-    plan: &'p Plan,
-    writer: &Writer,
-    fence: &Fence,
-) -> Result<(), (&'p Write, WriteError)> {
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Acted<'p> {
+    pub(crate) done: Vec<(&'p Write, Written)>,
+    /// Writes of one step that failed; the steps after it were not tried.
+    pub(crate) failed: Vec<(&'p Write, WriteError)>,
+}
+
+impl Acted<'_> {
+    /// The first failure, as the error of the reconcile.
+    pub(crate) fn error(&self, code: impl Fn(&Write) -> ErrorCode) -> Option<ReconcileError> {
+        let (write, error) = self.failed.first()?;
+        Some(ReconcileError::failed(code(write), error))
+    }
+}
+
+/// Carries out a plan.
+pub(crate) async fn act<'p>(plan: &'p Plan, writer: &Writer, fence: &Fence) -> Acted<'p> {
+    let mut acted = Acted::default();
     for step in &plan.steps {
         let execute = |write| async move { (write, writer.execute(fence, write).await) };
         for (write, result) in join_all(step.iter().map(execute)).await {
-            result.map_err(|error| (write, error))?;
+            match result {
+                Ok(written) => acted.done.push((write, written)),
+                Err(error) => acted.failed.push((write, error)),
+            }
+        }
+        if !acted.failed.is_empty() {
+            break;
         }
     }
-    Ok(())
+    acted
 }

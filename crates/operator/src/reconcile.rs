@@ -8,6 +8,7 @@ use std::time::Duration;
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_backends::Registry;
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
@@ -23,6 +24,7 @@ use crate::world::World;
 pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) writer: Writer,
+    pub(crate) events: Recorder,
     pub(crate) env: Env,
     /// The schedulers that gangs and pods can be for.
     pub(crate) backends: Registry,

@@ -17,6 +17,7 @@ use grove_runtime::store::Store;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 
+use crate::events;
 use crate::objects::{Object, Pod, Raw};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
@@ -114,7 +115,9 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<()
     let now = context.env.clock.wall();
     let plan = decide::decide(&seen, context.backends.default_backend().name(), now)?;
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    acted.map_err(|(write, error)| ReconcileError::failed(code(write), &error))
+    let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
+    events::tell(&context.events.component("podcliqueset-controller"), told);
+    acted.error(code).map_or(Ok(()), Err)
 }
 
 fn code(write: &Write) -> ErrorCode {

@@ -17,6 +17,7 @@ use grove_runtime::certificates::managed::{
     AuthorityName, ManagedCertificate, ManagedConfig, Schedule,
 };
 use grove_runtime::controller::{Attempt, Controller, Due};
+use grove_runtime::events::events;
 use grove_runtime::fence::Fence;
 use grove_runtime::health;
 use grove_runtime::lease::{Elector, Leadership, LeaseConfig};
@@ -234,6 +235,9 @@ impl Parts<'_> {
     /// Starts the controllers.
     fn control(&self, process: &mut Process, caches: &Caches, world: World, backends: Registry) {
         let configuration = &self.options.configuration;
+        let instance = self.options.identity.instance.clone();
+        let (recorder, sender) = events(MANAGER, instance, self.env, self.writer.clone());
+        process.stage("events").spawn(|shutdown| sender.run(shutdown));
         let sets = set::queue(&world, self.env);
         let context = Arc::new(Context {
             problems: Problems::new(sets.clone()),
@@ -241,6 +245,7 @@ impl Parts<'_> {
             writer: self.writer.clone(),
             env: self.env.clone(),
             backends,
+            events: recorder,
             init_image: self.options.init_image.clone(),
             held_cliques: Coalesce::default(),
             held_groups: Coalesce::default(),

@@ -67,7 +67,7 @@ pub(crate) async fn reconcile(
     };
     let plan = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = acted.err().map(|(write, error)| ReconcileError::failed(code(write), &error));
+    let failed = acted.error(code);
     let now = context.env.clock.wall();
     let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of(&attempt.key));

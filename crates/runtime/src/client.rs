@@ -1,7 +1,7 @@
 //! The client of one process.
 //!
-//! Put together here instead of by `kube` for one reason: the innermost layer takes a last look at
-//! the lease (see [`guard`]), which only it can do late enough. It also leaves out `kube`'s retries,
+//! Put together here instead of by `kube` for one reason: its connections take a last look at the
+//! lease (see [`guard`]), which only they can do late enough. It also leaves out `kube`'s retries,
 //! which would hide the server's answers from the queue for minutes, and its tracing of every
 //! request.
 
@@ -9,15 +9,17 @@ pub(crate) mod guard;
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use http::header::USER_AGENT;
-use http::{HeaderValue, Request};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
+
+use self::guard::{Guarded, Pools, SharedGuard};
 
 /// How long connecting may take, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,22 +30,28 @@ pub fn client(mut config: Config, agent: &str) -> Result<Client, ClientError> {
     config.headers.push((USER_AGENT, agent));
     let unusable = |source| ClientError::Config(Box::new(source));
 
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    let tls = config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
-    // Watches are silent by nature and have an idle timeout of their own; writes have theirs.
-    let mut connector = TimeoutConnector::new(tls);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let http = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let guard = SharedGuard::default();
+    let pool = |guard: Option<SharedGuard>| {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let tcp = ServiceBuilder::new()
+            .map_response(move |io| Guarded { io, guard: guard.clone() })
+            .service(tcp);
+        let tls = config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
+        // Watches are silent by nature and have an idle timeout of their own; writes have theirs.
+        let mut connector = TimeoutConnector::new(tls);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        Ok(legacy::Client::builder(TokioExecutor::new()).build(connector))
+    };
+    let pools = Pools { plain: pool(None)?, guarded: pool(Some(guard.clone()))?, guard };
 
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(unusable)?)
         .layer(config.extra_headers_layer().map_err(unusable)?)
-        .map_request(|request: Request<Body>| guard::attach(request))
         .map_err(BoxError::from)
-        .service(http);
+        .service(pools);
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 

@@ -52,6 +52,11 @@ impl Leadership {
         Self(watch::channel(Standing::Follower).1)
     }
 
+    /// Whether it can be lost.
+    pub(crate) fn is_contended(&self) -> bool {
+        !matches!(*self.0.borrow(), Standing::Alone)
+    }
+
     /// Whether this process leads at `now`.
     pub fn held(&self, now: Instant) -> bool {
         match *self.0.borrow() {

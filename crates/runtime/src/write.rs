@@ -230,7 +230,7 @@ impl Writer {
         let request = request::build(write, self.manager)
             .map_err(|source| WriteError::build(write, source))?;
         let permit = self.pacer.acquire().await;
-        // Waiting for the permit may have outlived the lease; the guard looks once more, later.
+        // Waiting for the permit may have outlived the lease; the guard looks again, even later.
         if !self.leadership.held(self.clock.now()) {
             return Err(WriteError::not_leader(write));
         }
@@ -263,8 +263,10 @@ impl Writer {
         &self,
         mut request: http::Request<Vec<u8>>,
     ) -> Result<(http::response::Parts, Bytes), kube::Error> {
-        let guard = Guard { leadership: self.leadership.clone(), clock: self.clock.clone() };
-        request.extensions_mut().insert(guard);
+        if self.leadership.is_contended() {
+            let guard = Guard { leadership: self.leadership.clone(), clock: self.clock.clone() };
+            request.extensions_mut().insert(guard);
+        }
         let response = self.client.send(request.map(Body::from)).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::observe::{Observed, Place};
 use crate::coalesce::Report;
 use crate::converge;
+use crate::events;
 use crate::objects::Object;
 use crate::plan::Plan;
 use crate::reconcile::ReconcileError;
@@ -85,7 +86,11 @@ pub(super) fn report(
     let status = status::pod_clique(&facts, outcome, now);
     let write =
         converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)?;
-    Some(Report { write, urgent: status::is_urgent_for_clique(clique, &status) })
+    let before = clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
+    let lost = before > 0 && status.scheduled_replicas == 0 && clique.spec.replicas > 0;
+    let event = lost.then(|| events::all_scheduled_lost(&observed.clique, "pods", before));
+    let urgent = lost || status::is_urgent_for_clique(clique, &status);
+    Some(Report { write, urgent, event })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in

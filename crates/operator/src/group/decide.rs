@@ -16,15 +16,16 @@ use grove_core::hash::pod_template_hashes;
 use grove_core::layout::{Clique, Layout};
 use grove_core::status::{Outcome, group_replica, is_urgent_for_group, scaling_group};
 use grove_runtime::resource::Resource;
-use grove_runtime::write::Write;
+use grove_runtime::write::{Verb, Write};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::observe::{Observed, Place};
 use crate::coalesce::Report;
 use crate::converge;
+use crate::events;
 use crate::objects::Object;
-use crate::plan::Plan;
+use crate::plan::{Acted, Plan};
 use crate::reconcile::ReconcileError;
 
 const FINALIZER: &str = finalizers::POD_CLIQUE_SCALING_GROUP;
@@ -67,7 +68,11 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let wanted = scaling_group(set, object, generation_hash, &replicas, outcome, now);
     let resource = Resource::of::<PodCliqueScalingGroup>();
     let write = converge::status(resource, meta, object.status.as_ref(), &wanted)?;
-    Some(Report { write, urgent: is_urgent_for_group(object, &wanted) })
+    let before = object.status.as_ref().map_or(0, |status| status.scheduled_replicas);
+    let lost = before > 0 && wanted.scheduled_replicas == 0 && object.spec.replicas > 0;
+    let event = lost.then(|| events::all_scheduled_lost(&seen.group, "replicas", before));
+    let urgent = lost || is_urgent_for_group(object, &wanted);
+    Some(Report { write, urgent, event })
 }
 
 fn generation_hash(set: &PodCliqueSet) -> Option<&str> {
@@ -146,6 +151,15 @@ fn surplus(seen: &Observed, place: &Place<'_>) -> Vec<Write> {
     surplus.sort_by_key(|clique| Reverse(replica_of(clique)));
     let delete = |clique| delete(clique, "not among the wanted members of its scaling group");
     surplus.into_iter().map(delete).collect()
+}
+
+/// The replicas of the group of which a plan deleted members.
+pub(super) fn deleted_replicas(seen: &Observed, acted: &Acted<'_>) -> BTreeSet<u32> {
+    let deleted = acted.done.iter().filter(|(write, _)| matches!(write.verb, Verb::Delete { .. }));
+    deleted
+        .filter_map(|(write, _)| seen.cliques.get(&*write.key.name))
+        .filter_map(|clique| replica_of(clique))
+        .collect()
 }
 
 /// The replica of the group that a member says it is for.

@@ -1,102 +1,169 @@
 //! The last look at the lease, as late as a program can take it.
 //!
 //! A process may be stopped at any instruction and wake up when another one leads. The writer looks
-//! at the lease before it hands a request over, but between that and the socket there are queues
-//! and, on a new connection, two round trips. So a request may carry a [`Guard`], and its body looks
-//! again when the connection asks for its bytes: a request whose body does not come is none to the
-//! server. What is left are the microseconds from there to the system call, against which no lease
-//! helps; preconditions do.
+//! at the lease before it hands a request over, but between that and the socket there are queues,
+//! encryption and, on a new connection, round trips. So requests that carry a [`Guard`] have
+//! connections of their own, which look again before every system call that sends. What is left is
+//! the step from that look to the call, against which no lease helps; preconditions do.
 
+use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::Request;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{Connect, Connected, Connection};
 use kube::client::Body;
-use tower::BoxError;
+use tower::Service;
 
 use crate::clock::Clock;
 use crate::lease::Leadership;
 
-/// Carried by a request that may be sent only while this process leads.
+/// Carried by a request that may be sent only while this process leads. A client serves one process
+/// and so knows one leadership.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) leadership: Leadership,
     pub(crate) clock: Clock,
 }
 
-/// The lease was lost before the body was sent.
+/// The guard of a client, once a request has brought it.
+pub(super) type SharedGuard = Arc<OnceLock<Guard>>;
+
+/// The lease was lost before the request was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("this process does not hold the lease any more")]
 pub(crate) struct LeaseLost;
 
-/// A body that is not sent after the lease is lost.
-pub(crate) struct Guarded {
-    body: Body,
-    guard: Option<Guard>,
-}
-
-/// Moves the guard of a request to its body.
-pub(crate) fn attach(mut request: Request<Body>) -> Request<Guarded> {
-    let guard = request.extensions_mut().remove::<Guard>();
-    request.map(|body| Guarded { body, guard })
-}
-
 /// Whether a request failed because of its guard.
 pub(crate) fn refused(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.any(<dyn std::error::Error>::is::<LeaseLost>)
+    causes.any(|cause| {
+        // An I/O error does not name the error inside it as its source.
+        let io = cause.downcast_ref::<io::Error>();
+        io.is_some_and(|io| {
+            io.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<LeaseLost>)
+        })
+    })
 }
 
-impl HttpBody for Guarded {
-    type Data = Bytes;
-    type Error = BoxError;
+/// Sends guarded requests over connections of their own.
+#[derive(Clone)]
+pub(super) struct Pools<C> {
+    pub(super) plain: legacy::Client<C, Body>,
+    pub(super) guarded: legacy::Client<C, Body>,
+    pub(super) guard: SharedGuard,
+}
 
-    fn poll_frame(
+impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Pools<C> {
+    type Response = http::Response<hyper::body::Incoming>;
+    type Error = legacy::Error;
+    type Future = legacy::ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Some(guard) = request.extensions_mut().remove::<Guard>() else {
+            return self.plain.request(request);
+        };
+        self.guard.get_or_init(|| guard);
+        self.guarded.request(request)
+    }
+}
+
+/// A connection; with a guard, one that sends nothing after the lease is lost.
+pub(super) struct Guarded<T> {
+    pub(super) io: T,
+    pub(super) guard: Option<SharedGuard>,
+}
+
+impl<T> Guarded<T> {
+    fn check(&self) -> io::Result<()> {
+        let guard = self.guard.as_ref().and_then(|guard| guard.get());
+        if guard.is_none_or(|guard| guard.leadership.held(guard.clock.now())) {
+            return Ok(());
+        }
+        Err(io::Error::other(LeaseLost))
+    }
+}
+
+impl<T: Write + Unpin> Write for Guarded<T> {
+    fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let lost = |guard: &Guard| !guard.leadership.held(guard.clock.now());
-        if self.guard.as_ref().is_some_and(lost) {
-            return Poll::Ready(Some(Err(LeaseLost.into())));
-        }
-        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.io).poll_write_vectored(context, bytes)
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+impl<T: Read + Unpin> Read for Guarded<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<T: Connection> Connection for Guarded<T> {
+    fn connected(&self) -> Connected {
+        self.io.connected()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
+    use std::future::poll_fn;
+
+    use hyper_util::rt::TokioIo;
 
     use super::*;
 
-    fn request(leadership: Leadership) -> Request<Body> {
+    fn guard(leadership: Leadership) -> SharedGuard {
         let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
-        let mut request = Request::new(Body::from(b"{}".to_vec()));
-        request.extensions_mut().insert(Guard { leadership, clock });
-        request
+        Arc::new(OnceLock::from(Guard { leadership, clock }))
     }
 
     #[tokio::test]
-    async fn a_body_is_sent_whole_or_not_at_all() {
-        let leads = attach(request(Leadership::without_election())).into_body();
-        assert_eq!(leads.size_hint().exact(), Some(2), "needed for Content-Length");
-        assert_eq!(leads.collect().await.unwrap().to_bytes(), "{}");
-
-        let follows = attach(request(Leadership::follower_for_test())).into_body();
-        let error = follows.collect().await.unwrap_err();
-        assert!(refused(&*error), "{error}");
-
-        let unguarded = attach(Request::new(Body::from(b"{}".to_vec()))).into_body();
-        assert_eq!(unguarded.collect().await.unwrap().to_bytes(), "{}");
+    async fn only_a_leader_sends() {
+        let send = async |guard| {
+            let (ours, _theirs) = tokio::io::duplex(64);
+            let mut connection = Guarded { io: TokioIo::new(ours), guard };
+            poll_fn(|context| Pin::new(&mut connection).poll_write(context, b"bytes")).await
+        };
+        assert_eq!(send(None).await.unwrap(), 5, "no guard");
+        assert_eq!(send(Some(SharedGuard::default())).await.unwrap(), 5, "no guarded request yet");
+        assert_eq!(send(Some(guard(Leadership::without_election()))).await.unwrap(), 5);
+        let error = send(Some(guard(Leadership::follower_for_test()))).await.unwrap_err();
+        assert!(refused(&error), "{error}");
+        assert!(!refused(&io::Error::other("else")));
     }
 }

@@ -1,0 +1,265 @@
+//! Events: what a reconcile did to the children of an object, told where `kubectl describe` shows it.
+//!
+//! A reconcile tells what it did to one kind of children in one event, however many there are, and
+//! only what a user would want to read: changes of references, gates and statuses are not told.
+//! Failures are told when somebody has to do something about them.
+
+use std::collections::BTreeMap;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_runtime::class::{Class, Classed};
+use grove_runtime::events::{Occurrence, Recorder, Severity, Subject};
+use grove_runtime::resource::Resource;
+use grove_runtime::write::{Verb, Write};
+
+use crate::objects::Object;
+use crate::plan::Acted;
+use crate::world::PODS;
+
+/// Names beyond this many are only counted.
+const NAMES: usize = 5;
+
+/// How one kind of write is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Telling {
+    pub(crate) success: &'static str,
+    pub(crate) failure: &'static str,
+    pub(crate) action: &'static str,
+    /// `Created`, `Deleted`.
+    pub(crate) done: &'static str,
+}
+
+/// How the writes of the controllers of cliques, groups and replicas are told: by the kind of the
+/// child. The rest is not told.
+pub(crate) fn telling(write: &Write) -> Option<Telling> {
+    let kind = &write.resource;
+    let (created, deleted) = if *kind == PODS {
+        (
+            told("PodCreateSuccessful", "PodCreateFailed", "CreatePod"),
+            told("PodDeleteSuccessful", "PodDeleteFailed", "DeletePod"),
+        )
+    } else if *kind == Resource::of::<PodClique>() {
+        (
+            told("PodCliqueCreateSuccessful", "PodCliqueCreateFailed", "CreatePodClique"),
+            told("PodCliqueDeleteSuccessful", "PodCliqueDeleteFailed", "DeletePodClique"),
+        )
+    } else if *kind == Resource::of::<PodCliqueScalingGroup>() {
+        (
+            told(
+                "PodCliqueScalingGroupCreateSuccessful",
+                "PodCliqueScalingGroupCreateOrUpdateFailed",
+                "CreatePodCliqueScalingGroup",
+            ),
+            told(
+                "PodCliqueScalingGroupDeleteSuccessful",
+                "PodCliqueScalingGroupDeleteFailed",
+                "DeletePodCliqueScalingGroup",
+            ),
+        )
+    } else if *kind == Resource::of::<PodGang>() {
+        (
+            told("PodGangCreateOrUpdateSuccessful", "PodGangCreateOrUpdateFailed", "CreatePodGang"),
+            told("PodGangDeleteSuccessful", "PodGangDeleteFailed", "DeletePodGang"),
+        )
+    } else {
+        return None;
+    };
+    match write.verb {
+        Verb::Create { .. } => Some(Telling { done: "Created", ..created }),
+        Verb::Delete { .. } => Some(Telling { done: "Deleted", ..deleted }),
+        _ => None,
+    }
+}
+
+fn told(success: &'static str, failure: &'static str, action: &'static str) -> Telling {
+    Telling { success, failure, action, done: "" }
+}
+
+/// Members of a group go with a replica of it, see [`group_replicas_deleted`].
+pub(crate) fn telling_of_group(write: &Write) -> Option<Telling> {
+    telling(write).filter(|telling| telling.success != "PodCliqueDeleteSuccessful")
+}
+
+/// The standalone cliques of a set have another pair of reasons than the members of a group.
+pub(crate) fn telling_of_replica(write: &Write) -> Option<Telling> {
+    let telling = telling(write)?;
+    if telling.success != "PodCliqueCreateSuccessful" {
+        return Some(telling);
+    }
+    let success = "PodCliqueCreateOrUpdateSuccessful";
+    Some(Telling { success, failure: "PodCliqueCreateOrUpdateFailed", ..telling })
+}
+
+/// What came of a plan, as events about `object`.
+pub(crate) fn occurrences<K>(
+    object: &Object<K>,
+    acted: &Acted<'_>,
+    telling: impl Fn(&Write) -> Option<Telling>,
+) -> Vec<Occurrence>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let mut done = BTreeMap::<Telling, Vec<(&str, &str)>>::new();
+    for (write, written) in &acted.done {
+        if let Some(telling) = telling(write) {
+            done.entry(telling).or_default().push((&write.resource.kind, &written.name));
+        }
+    }
+    let succeeded = done.into_iter().map(|(telling, mut children)| {
+        children.sort_unstable();
+        occurrence(
+            object,
+            Severity::Normal,
+            telling.success,
+            telling.action,
+            sentence(telling.done, &children),
+        )
+    });
+    let failed = acted.failed.iter().filter_map(|(write, error)| {
+        let telling = telling(write)?;
+        matches!(error.class(), Class::Invalid | Class::Denied).then(|| {
+            occurrence(
+                object,
+                Severity::Warning,
+                telling.failure,
+                telling.action,
+                error.to_string(),
+            )
+        })
+    });
+    succeeded.chain(failed).collect()
+}
+
+/// `Created Pod: a`, `Deleted 7 Pods: a, b, c, d, e and 2 more`.
+fn sentence(done: &str, children: &[(&str, &str)]) -> String {
+    let kind = children.first().map_or("", |(kind, _)| kind);
+    let names: Vec<&str> = children.iter().take(NAMES).map(|(_, name)| *name).collect();
+    let names = names.join(", ");
+    match children.len() {
+        1 => format!("{done} {kind}: {names}"),
+        count if count <= NAMES => format!("{done} {count} {kind}s: {names}"),
+        count => format!("{done} {count} {kind}s: {names} and {} more", count - NAMES),
+    }
+}
+
+/// None of the pods or replicas that were scheduled is left, although some are wanted.
+pub(crate) fn all_scheduled_lost<K>(object: &Object<K>, what: &str, before: i32) -> Occurrence
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let message = format!("All scheduled {what} lost (was {before})");
+    occurrence(object, Severity::Warning, "AllScheduledReplicasLost", "Schedule", message)
+}
+
+/// Replicas of a group were deleted, told about its set.
+pub(crate) fn group_replicas_deleted(
+    set: &Object<PodCliqueSet>,
+    group: &str,
+    replicas: impl IntoIterator<Item = u32>,
+) -> Vec<Occurrence> {
+    let reason = "PodCliqueScalingGroupReplicaDeleteSuccessful";
+    let action = "DeletePodCliqueScalingGroupReplica";
+    let tell = |replica| {
+        let message = format!("Deleted PodCliqueScalingGroup {group} replicaIndex: {replica}");
+        occurrence(set, Severity::Normal, reason, action, message)
+    };
+    replicas.into_iter().map(tell).collect()
+}
+
+fn occurrence<K>(
+    object: &Object<K>,
+    severity: Severity,
+    reason: &'static str,
+    action: &'static str,
+    message: String,
+) -> Occurrence
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let meta = &object.meta;
+    let about = Subject {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        namespace: meta.key.namespace.to_string(),
+        name: meta.key.name.to_string(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version,
+    };
+    Occurrence { about, severity, reason, action, message }
+}
+
+/// Records all of them.
+pub(crate) fn tell(recorder: &Recorder, occurrences: impl IntoIterator<Item = Occurrence>) {
+    occurrences.into_iter().for_each(|occurrence| recorder.record(occurrence));
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_runtime::resource::ObjectKey;
+    use serde_json::json;
+
+    use super::*;
+
+    fn clique() -> Object<PodClique> {
+        serde_json::from_value(json!({
+            "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "3" },
+            "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn write(resource: Resource, verb: Verb) -> Write {
+        Write { resource, key: ObjectKey::new("n", ""), verb, reason: "test" }
+    }
+
+    fn create() -> Verb {
+        Verb::Create { body: json!({}) }
+    }
+
+    #[test]
+    fn children_of_one_kind_are_told_together() {
+        let names: Vec<String> = (0..7).map(|index| format!("p{index}")).collect();
+        for (count, message) in [
+            (1, "Created Pod: p0"),
+            (3, "Created 3 Pods: p0, p1, p2"),
+            (7, "Created 7 Pods: p0, p1, p2, p3, p4 and 2 more"),
+        ] {
+            let children: Vec<_> =
+                names.iter().take(count).map(|name| ("Pod", name.as_str())).collect();
+            assert_eq!(sentence("Created", &children), message);
+        }
+    }
+
+    #[test]
+    fn what_a_user_would_not_read_is_not_told() {
+        let status = Verb::Merge {
+            patch: json!({}),
+            only_if: grove_runtime::write::Precondition::version(&clique().meta.uid, 3),
+            subresource: Some("status"),
+        };
+        let untold =
+            [write(Resource::of::<PodClique>(), status), write(crate::world::SERVICES, create())];
+        for write in untold {
+            assert_eq!(telling(&write), None, "{write:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_depend_on_who_owns_a_clique() {
+        let clique = write(Resource::of::<PodClique>(), create());
+        let reason = |telling: Option<Telling>| telling.unwrap().success;
+        assert_eq!(reason(telling_of_group(&clique)), "PodCliqueCreateSuccessful");
+        assert_eq!(reason(telling_of_replica(&clique)), "PodCliqueCreateOrUpdateSuccessful");
+        let pod = write(PODS, create());
+        assert_eq!(reason(telling(&pod)), "PodCreateSuccessful");
+    }
+
+    #[test]
+    fn events_are_about_the_object_that_was_looked_at() {
+        let lost = all_scheduled_lost(&clique(), "pods", 3);
+        assert_eq!(lost.message, "All scheduled pods lost (was 3)");
+        assert_eq!((lost.about.kind.as_str(), lost.about.name.as_str()), ("PodClique", "a"));
+        assert_eq!(lost.about.api_version, "grove.io/v1alpha1");
+        assert_eq!(occurrences(&clique(), &Acted::default(), telling), []);
+    }
+}
