@@ -76,7 +76,7 @@ pub(crate) async fn reconcile(
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
     events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
-    match acted.error(code_of).or(problem) {
+    match acted.error(code_of, attempt.failures).or(problem) {
         None if !plan.is_empty() => Ok(None),
         None => {
             let generation = observed.clique.object.metadata.generation;

@@ -60,7 +60,7 @@ pub(crate) async fn reconcile(
         let told = events::group_replicas_deleted(set, &attempt.key.name, replicas);
         events::tell(&recorder, told);
     }
-    let failed = acted.error(code_of).or(refused);
+    let failed = acted.error(code_of, attempt.failures).or(refused);
     let now = context.env.clock.wall();
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let outcome = match &failed {

@@ -45,10 +45,18 @@ pub(crate) struct Acted<'p> {
 }
 
 impl Acted<'_> {
-    /// The first failure, as the error of the reconcile.
-    pub(crate) fn error(&self, code: impl Fn(&Write) -> ErrorCode) -> Option<ReconcileError> {
+    /// The first failure, as the error of a reconcile that has failed so often before.
+    pub(crate) fn error(
+        &self,
+        code: impl Fn(&Write) -> ErrorCode,
+        failures: u32,
+    ) -> Option<ReconcileError> {
         let (write, error) = self.failed.first()?;
-        Some(ReconcileError::failed(code(write), error))
+        Some(if error.is_already_exists() {
+            ReconcileError::name_taken(code(write), error, failures)
+        } else {
+            ReconcileError::failed(code(write), error)
+        })
     }
 }
 

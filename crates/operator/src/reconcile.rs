@@ -6,19 +6,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
+use grove_api::labels;
 use grove_backends::Registry;
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::write::Writer;
+use grove_runtime::write::{WriteError, Writer};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::coalesce::{Coalesce, Pace};
 use crate::replica::ReplicaKey;
 use crate::world::World;
+
+/// Failed attempts after which a cache has shown whatever there is.
+const PATIENCE_WITH_CACHES: u32 = 3;
 
 /// What a reconcile works with.
 pub(crate) struct Context {
@@ -84,24 +88,39 @@ pub(crate) struct ReconcileError {
     message: String,
     class: Class,
     retry_after: Option<Duration>,
+    /// Whether a user has to know. The others pass by themselves.
+    to_report: bool,
 }
 
 impl ReconcileError {
     /// A rule cannot be followed as things are; somebody has to change something.
     pub(crate) fn rule(code: ErrorCode, message: impl fmt::Display) -> Self {
-        Self { code, message: message.to_string(), class: Class::Invalid, retry_after: None }
+        let (class, message) = (Class::Invalid, message.to_string());
+        Self { code, message, class, retry_after: None, to_report: true }
     }
 
     /// A write or a scheduler backend failed.
     pub(crate) fn failed(code: ErrorCode, error: &impl Classed) -> Self {
         let (class, retry_after) = (error.class(), error.retry_after());
-        Self { code, message: error.to_string(), class, retry_after }
+        let to_report = matches!(class, Class::Invalid | Class::Denied);
+        Self { code, message: error.to_string(), class, retry_after, to_report }
     }
 
-    /// The entry of `status.lastErrors`, for failures that a user has to know about. The others
-    /// pass by themselves.
+    /// Something that we do not see has the name of an object to be created. It may be our own that
+    /// the cache has not shown yet, so a user hears of it when it has failed a few times.
+    pub(crate) fn name_taken(code: ErrorCode, error: &WriteError, failures: u32) -> Self {
+        let message = format!(
+            "{error}. The object is not labelled {}={}, so it is left alone: delete or rename it",
+            labels::MANAGED_BY,
+            labels::MANAGED_BY_VALUE
+        );
+        let to_report = failures >= PATIENCE_WITH_CACHES;
+        Self { message, to_report, ..Self::failed(code, error) }
+    }
+
+    /// The entry of `status.lastErrors`, for failures that a user has to know about.
     pub(crate) fn report(&self, now: Timestamp) -> Option<LastError> {
-        matches!(self.class, Class::Invalid | Class::Denied).then(|| LastError {
+        self.to_report.then(|| LastError {
             code: self.code.clone(),
             description: OperationError {
                 operation: Operation::Sync,

@@ -117,7 +117,7 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<()
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
     events::tell(&context.events.component("podcliqueset-controller"), told);
-    acted.error(code).map_or(Ok(()), Err)
+    acted.error(code, attempt.failures).map_or(Ok(()), Err)
 }
 
 fn code(write: &Write) -> ErrorCode {

@@ -255,22 +255,31 @@ impl Parts<'_> {
         let concurrency = &configuration.controllers;
         let start =
             Start { context: &context, caches, leadership: &self.leadership, stage: &stage };
-        start.controller("podcliqueset", sets, concurrency.pod_clique_set, |context, attempt| {
-            Box::pin(async move { set::reconcile(&context, attempt).await })
-        });
+        start.controller(
+            "podcliqueset-controller",
+            sets,
+            concurrency.pod_clique_set,
+            |context, attempt| Box::pin(async move { set::reconcile(&context, attempt).await }),
+        );
         let queue = replica::queue(&context.world, self.env);
-        start.controller("replica", queue, concurrency.pod_clique_set, |context, attempt| {
-            Box::pin(async move { replica::reconcile(&context, attempt).await })
-        });
+        start.controller(
+            "podcliqueset-replica-controller",
+            queue,
+            concurrency.pod_clique_set,
+            |context, attempt| Box::pin(async move { replica::reconcile(&context, attempt).await }),
+        );
         let queue = group::queue(&context.world, self.env);
         let groups = concurrency.pod_clique_scaling_group;
-        start.controller("podcliquescalinggroup", queue, groups, |context, attempt| {
+        start.controller("podcliquescalinggroup-controller", queue, groups, |context, attempt| {
             Box::pin(async move { group::reconcile(&context, attempt).await })
         });
         let queue = clique::queue(&context.world, self.env);
-        start.controller("podclique", queue, concurrency.pod_clique, |context, attempt| {
-            Box::pin(async move { clique::reconcile(&context, attempt).await })
-        });
+        start.controller(
+            "podclique-controller",
+            queue,
+            concurrency.pod_clique,
+            |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
+        );
         let queue = gang::queue(&context.world, self.env);
         start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })

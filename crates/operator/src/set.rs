@@ -66,14 +66,18 @@ pub(crate) async fn reconcile(
         return Ok(None);
     };
     let plan = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
-    let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let failed = acted.error(code);
+    let mut acted = act(&plan, &context.writer, &attempt.fence).await;
+    // A role that somebody made before us is as good as ours.
+    acted.failed.retain(|(write, error)| {
+        !(error.is_already_exists() && [ROLES, ROLE_BINDINGS].contains(&write.resource))
+    });
+    let failed = acted.error(code, attempt.failures);
     let now = context.env.clock.wall();
     let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of(&attempt.key));
     let outcome = match &failed {
         _ if !errors.is_empty() => Some(Outcome::Incomplete { errors: &errors }),
-        None if plan.is_empty() => {
+        None if acted.done.is_empty() => {
             Some(Outcome::Complete { generation: seen.set.object.metadata.generation })
         }
         // What was written wakes the set again, and what failed passes by itself.

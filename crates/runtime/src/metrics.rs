@@ -4,6 +4,8 @@
 //! are fixed here and are enums or kinds, never names of objects. Binaries add their own metrics
 //! through [`Metrics::register`].
 
+mod customary;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use self::customary::Customary;
 use crate::class::Class;
 use crate::resource::Resource;
 
@@ -113,6 +116,7 @@ struct Inner {
     admissions: Family<AdmissionLabels, Counter>,
     events: Family<ResultLabels, Counter>,
     connections: Family<ConnectionLabels, Counter>,
+    customary: Customary,
 }
 
 impl fmt::Debug for Metrics {
@@ -130,8 +134,10 @@ impl Default for Metrics {
 impl Metrics {
     /// A fresh set, all zero.
     pub fn new() -> Self {
+        let mut registry = Registry::default();
         let inner = Inner {
-            registry: Mutex::new(Registry::with_prefix("grove")),
+            customary: Customary::new(&mut registry),
+            registry: Mutex::new(registry),
             cached: Family::default(),
             watch_events: Family::default(),
             writes: Family::default(),
@@ -206,7 +212,8 @@ impl Metrics {
 
     /// Adds a metric of a binary's own, under the prefix `grove_`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
+        let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.sub_registry_with_prefix("grove").register(name, help, metric);
     }
 
     /// All metrics in `OpenMetrics` text format.
@@ -233,6 +240,11 @@ impl Metrics {
         self.0.writes.get_or_create(&labels).inc();
     }
 
+    /// A request was answered.
+    pub(crate) fn requested(&self, method: &str, code: u16) {
+        self.0.customary.requested(method, code);
+    }
+
     pub(crate) fn writes_in_flight(&self, writes: usize) {
         self.0.writes_in_flight.set(i64::try_from(writes).unwrap_or(i64::MAX));
     }
@@ -248,6 +260,7 @@ impl Metrics {
         waited: Duration,
         took: Duration,
     ) {
+        self.0.customary.reconciled(controller, result.is_ok(), waited, took);
         let result = match result {
             Ok(()) => "ok",
             Err(class) => class.as_str(),
@@ -261,7 +274,9 @@ impl Metrics {
 
     pub(crate) fn queue_depth(&self, controller: &str, depth: usize) {
         let labels = ControllerLabels { controller: controller.into() };
-        self.0.queue_depth.get_or_create(&labels).set(i64::try_from(depth).unwrap_or(i64::MAX));
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.0.queue_depth.get_or_create(&labels).set(depth);
+        self.0.customary.queue_depth(controller, depth);
     }
 
     pub(crate) fn fence_hold(&self, controller: &str) {
@@ -303,6 +318,11 @@ mod tests {
 
         metrics.write(&pods, "create", "ok");
         metrics.leading(true);
+        metrics.requested("GET", 200);
+        let moment = Duration::from_millis(1);
+        metrics.reconciled("podclique-controller", Ok(()), moment, moment);
+        metrics.reconciled("podclique-controller", Err(Class::Conflict), moment, moment);
+        metrics.queue_depth("podclique-controller", 3);
 
         let text = metrics.encode();
         assert!(
@@ -310,6 +330,18 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("grove_leading 1"), "{text}");
+        for line in [
+            r#"controller_runtime_reconcile_total{controller="podclique-controller",result="success"} 1"#,
+            r#"controller_runtime_reconcile_errors_total{controller="podclique-controller"} 1"#,
+            r#"controller_runtime_reconcile_time_seconds_count{controller="podclique-controller"} 2"#,
+            r#"workqueue_depth{name="podclique-controller"} 3"#,
+            r#"workqueue_retries_total{name="podclique-controller"} 1"#,
+            r#"rest_client_requests_total{code="200",method="GET"} 1"#,
+            "process_cpu_seconds_total ",
+            "process_resident_memory_bytes ",
+        ] {
+            assert!(text.contains(line), "{line} is missing in {text}");
+        }
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

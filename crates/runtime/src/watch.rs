@@ -360,6 +360,7 @@ impl<T: View> Watcher<T> {
             return Err(WatchError::Idle(self.config.idle_timeout));
         };
         let response = response?;
+        self.metrics.requested("GET", response.status().as_u16());
         if response.status().is_success() {
             self.store.set_trouble(None);
             return Ok(response.into_body());

@@ -229,6 +229,7 @@ impl Writer {
     async fn send(&self, write: &Write) -> Result<Written, WriteError> {
         let request = request::build(write, self.manager)
             .map_err(|source| WriteError::build(write, source))?;
+        let method = request.method().clone();
         let permit = self.pacer.acquire().await;
         // Waiting for the permit may have outlived the lease; the guard looks again, even later.
         if !self.leadership.held(self.clock.now()) {
@@ -243,6 +244,7 @@ impl Writer {
             Some(Err(source)) => return Err(WriteError::transport(write, source)),
             Some(Ok(answer)) => answer,
         };
+        self.metrics.requested(method.as_str(), parts.status.as_u16());
         if parts.status.is_success() {
             permit.succeeded();
             return Ok(Written::of(write, body));
