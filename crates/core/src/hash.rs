@@ -42,10 +42,10 @@ pub fn generation_hash(set: &PodCliqueSet) -> String {
 }
 
 /// The template hash of every clique of a set, by clique name.
-pub fn pod_template_hashes(template: &PodCliqueSetTemplate) -> BTreeMap<&str, String> {
+pub fn pod_template_hashes(template: &PodCliqueSetTemplate) -> BTreeMap<String, String> {
     let priority = priority_class_name(template);
     let hash = |clique| pod_template_hash(clique, priority);
-    template.cliques.iter().map(|clique| (clique.name.as_str(), hash(clique))).collect()
+    template.cliques.iter().map(|clique| (clique.name.clone(), hash(clique))).collect()
 }
 
 fn priority_class_name(template: &PodCliqueSetTemplate) -> Option<&str> {

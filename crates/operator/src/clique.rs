@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, condition};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition};
 use grove_backends::Preparation;
 use grove_core::pods::ObservedPod;
 use grove_core::status::Outcome;
@@ -20,7 +20,7 @@ use grove_runtime::view::{Labels, View};
 use grove_runtime::write::{Verb, Write};
 
 use crate::events;
-use crate::objects::{Object, Pod};
+use crate::objects::{Object, Pod, Set};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::World;
@@ -191,7 +191,7 @@ fn gang_minima(gang: &Object<PodGang>) -> (Uid, Vec<(String, i32)>) {
     (gang.meta.uid.clone(), minima)
 }
 
-fn set_facts(set: &Object<PodCliqueSet>) -> (Uid, i64, bool, Option<String>) {
+fn set_facts(set: &Set) -> (Uid, i64, bool, Option<String>) {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
     (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, hash)

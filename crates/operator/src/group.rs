@@ -9,7 +9,7 @@ mod observe;
 
 use grove_api::condition::{min_available, pod_clique as conditions};
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, labels};
 use grove_core::status::Outcome;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
@@ -21,7 +21,7 @@ use grove_runtime::write::{Verb, Write};
 use self::decide::Decision;
 use self::observe::Observed;
 use crate::events;
-use crate::objects::Object;
+use crate::objects::{Object, Set};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{BySet, World};
@@ -38,7 +38,7 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue.follow(&world.cliques.store, Priority::ChildChange, report_of_member, of_member);
 
     let groups = world.groups.clone();
-    let of_set = move |set: &Object<PodCliqueSet>| {
+    let of_set = move |set: &Set| {
         groups.of(&set.meta.key).iter().map(|group| group.meta.key.clone()).collect()
     };
     queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set);
@@ -122,7 +122,7 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
 }
 
 /// What decisions and the status of a group read of the set.
-fn wish_of_set(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+fn wish_of_set(set: &Set) -> impl PartialEq + use<> {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
     (set.meta.generation, set.meta.deleting, hash)

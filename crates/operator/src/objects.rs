@@ -5,12 +5,14 @@
 //! ask for are kept.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::OnceLock;
 
-use grove_api::{finalizers, labels};
+use grove_api::{PodCliqueSet, finalizers, labels};
+use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::{Meta, View};
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -27,7 +29,9 @@ where
     K: DeserializeOwned + kube::Resource,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = K::deserialize(deserializer)?;
+        let mut object = K::deserialize(deserializer)?;
+        // The largest part of many objects, and nobody reads it.
+        object.meta_mut().managed_fields = None;
         Ok(Self { meta: Meta::from(object.meta()), object })
     }
 }
@@ -35,6 +39,57 @@ where
 impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+}
+
+/// A PodCliqueSet, with the hashes of its templates.
+#[derive(Debug)]
+pub(crate) struct Set {
+    object: Object<PodCliqueSet>,
+    hashes: OnceLock<Hashes>,
+}
+
+/// Hashes of templates: costly to compute, needed by everything below a set.
+#[derive(Debug)]
+pub(crate) struct Hashes {
+    /// By clique name.
+    pub(crate) templates: BTreeMap<String, String>,
+    pub(crate) generation: String,
+}
+
+impl Set {
+    /// Computed when they are asked for the first time.
+    pub(crate) fn hashes(&self) -> &Hashes {
+        self.hashes.get_or_init(|| Hashes {
+            templates: hash::pod_template_hashes(&self.object.object.spec.template),
+            generation: hash::generation_hash(&self.object.object),
+        })
+    }
+}
+
+impl From<Object<PodCliqueSet>> for Set {
+    fn from(object: Object<PodCliqueSet>) -> Self {
+        Self { object, hashes: OnceLock::new() }
+    }
+}
+
+impl Deref for Set {
+    type Target = Object<PodCliqueSet>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.object
+    }
+}
+
+impl<'de> Deserialize<'de> for Set {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Object::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl View for Set {
+    fn meta(&self) -> &Meta {
+        &self.object.meta
     }
 }
 
@@ -50,7 +105,6 @@ impl<'de> Deserialize<'de> for Raw {
         let mut object = Value::deserialize(deserializer)?;
         let meta = Meta::deserialize(&object["metadata"]).map_err(serde::de::Error::custom)?;
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            // The largest part of many objects, and nobody reads it.
             metadata.remove("managedFields");
         }
         Ok(Self { meta, object })
@@ -118,19 +172,11 @@ impl View for Pod {
 
 #[derive(Deserialize)]
 struct RawPod {
-    metadata: RawPodMeta,
+    metadata: Meta,
     #[serde(default)]
     spec: RawPodSpec,
     #[serde(default)]
     status: RawPodStatus,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawPodMeta {
-    #[serde(flatten)]
-    meta: Meta,
-    creation_timestamp: Option<Timestamp>,
 }
 
 #[derive(Default, Deserialize)]
@@ -186,7 +232,7 @@ struct RawTermination {
 
 impl From<RawPod> for Pod {
     fn from(raw: RawPod) -> Self {
-        let RawPod { metadata: RawPodMeta { meta, creation_timestamp }, spec, status } = raw;
+        let RawPod { metadata: meta, spec, status } = raw;
         let condition = |kind: &str| status.conditions.iter().find(|one| one.kind == kind);
         let is_true = |kind| condition(kind).is_some_and(|one| one.status == "True");
         let failed = |container: &RawContainer| {
@@ -201,7 +247,7 @@ impl From<RawPod> for Pod {
             name: meta.key.name.to_string(),
             uid: meta.uid.to_string(),
             deleting: meta.deleting,
-            created: creation_timestamp,
+            created: meta.created,
             on_node: spec.node_name.is_some_and(|node| !node.is_empty()),
             phase: Phase::from(status.phase.as_str()),
             ready: is_true("Ready"),

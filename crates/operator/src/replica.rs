@@ -8,7 +8,7 @@ mod observe;
 use std::fmt;
 
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -18,7 +18,7 @@ use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 
 use crate::events;
-use crate::objects::{Object, Pod, Raw};
+use crate::objects::{Object, Pod, Raw, Set};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{AUTOSCALERS, SERVICES, World, replica_of, set_of};
@@ -74,7 +74,7 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     queue
 }
 
-fn set_projection(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
     (
         set.meta.uid.clone(),

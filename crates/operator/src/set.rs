@@ -13,7 +13,7 @@ use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::{Meta, MetaView};
 use grove_runtime::write::Write;
 
-use crate::objects::Object;
+use crate::objects::{Object, Set};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
@@ -51,7 +51,7 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
 }
 
 /// Everything but the status, which is our own.
-fn set_projection(set: &Object<PodCliqueSet>) -> impl PartialEq + use<> {
+fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
     (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, metadata.finalizers.clone())
 }

@@ -15,7 +15,7 @@ use kube::core::admission::Operation;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::objects::{ManagedObject, Object};
+use crate::objects::{ManagedObject, Set};
 use crate::options::Options;
 use crate::registration::{AUTHORIZER, DEFAULTING, VALIDATING};
 
@@ -26,7 +26,7 @@ const CONCURRENCY: usize = 64;
 pub(crate) fn webhooks(
     options: &Options,
     env: &Env,
-    sets: &Store<Object<PodCliqueSet>>,
+    sets: &Store<Set>,
     backends: &Registry,
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
@@ -103,7 +103,7 @@ async fn ask_backend(
     backend.validate(new, old).await
 }
 
-fn authorize(request: &Request, guards: &Guards, sets: &Store<Object<PodCliqueSet>>) -> Verdict {
+fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Verdict {
     if request.operation == Operation::Connect {
         return Verdict::allow();
     }

@@ -10,7 +10,7 @@ use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
 
-use crate::objects::{Object, Pod, Raw};
+use crate::objects::{Object, Pod, Raw, Set};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -31,7 +31,7 @@ pub(crate) const AUTOSCALERS: Resource = Resource::namespaced(
 /// Everything the controllers see.
 #[derive(Clone)]
 pub(crate) struct World {
-    pub(crate) sets: Store<Object<PodCliqueSet>>,
+    pub(crate) sets: Store<Set>,
     pub(crate) groups: BySet<Object<PodCliqueScalingGroup>>,
     pub(crate) cliques: BySet<Object<PodClique>>,
     cliques_by_group: Index,

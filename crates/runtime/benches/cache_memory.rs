@@ -101,6 +101,7 @@ impl From<Pod> for TypedPod {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             resource_version: version.unwrap_or_default(),
             generation: 0,
+            created: None,
             deleting: false,
             labels: meta.labels.iter().flatten().collect(),
             controller: None,

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -34,6 +35,8 @@ pub struct Meta {
     pub resource_version: u64,
     /// Counts changes of the spec; 0 for kinds that have none.
     pub generation: i64,
+    /// When it was created; absent in what was never stored.
+    pub created: Option<Timestamp>,
     /// Whether the object is being deleted.
     pub deleting: bool,
     /// Labels.
@@ -59,6 +62,7 @@ impl From<&ObjectMeta> for Meta {
                 .and_then(|version| version.parse().ok())
                 .unwrap_or_default(),
             generation: typed.generation.unwrap_or_default(),
+            created: typed.creation_timestamp.as_ref().map(|time| time.0),
             deleting: typed.deletion_timestamp.is_some(),
             labels: typed.labels.iter().flatten().collect(),
             controller: controller.map(|owner| {
@@ -113,6 +117,7 @@ struct RawMeta {
     resource_version: u64,
     #[serde(default)]
     generation: i64,
+    creation_timestamp: Option<Timestamp>,
     #[serde(default)]
     deletion_timestamp: Option<String>,
     #[serde(default)]
@@ -141,6 +146,7 @@ impl From<RawMeta> for Meta {
             uid: raw.uid,
             resource_version: raw.resource_version,
             generation: raw.generation,
+            created: raw.creation_timestamp,
             deleting: raw.deletion_timestamp.is_some(),
             labels: raw.labels,
             controller: controller.map(|raw| Box::new(raw.owner)),
@@ -203,6 +209,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": "a", "namespace": "team-a", "uid": "u", "resourceVersion": "12",
+                "creationTimestamp": "2025-01-01T00:00:00Z",
                 "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {"b": "2", "a": ""},
                 "ownerReferences": [

@@ -45,7 +45,7 @@ pub struct GroupReplica {
 pub fn group_replica<'a>(
     members: &[Clique<'_>],
     member: impl Fn(&str) -> Option<&'a PodClique>,
-    template_hashes: &BTreeMap<&str, String>,
+    template_hashes: &BTreeMap<String, String>,
     generation_hash: Option<&str>,
 ) -> GroupReplica {
     let mut result = GroupReplica {

@@ -25,7 +25,7 @@ pub fn set_replica<'a>(
     set_replica: u32,
     clique: impl Fn(&str) -> Option<&'a PodClique>,
     group: impl Fn(&str) -> Option<&'a PodCliqueScalingGroup>,
-    template_hashes: &BTreeMap<&str, String>,
+    template_hashes: &BTreeMap<String, String>,
     generation_hash: Option<&str>,
 ) -> SetReplica {
     let mut result = SetReplica { available: true, updated: true };

@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
-use grove_core::hash::pod_template_hash;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::{self, ObservedPod};
 use grove_core::start_order::{self, Parent};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::Meta;
 
-use crate::objects::{Object, Pod};
+use crate::objects::{Object, Pod, Set};
 use crate::world::{World, set_of};
 
 /// A PodClique and everything that decides about its pods.
@@ -31,7 +30,7 @@ pub(super) struct Observed {
 
 /// Where in its set a PodClique is.
 pub(super) struct Place {
-    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) set: Arc<Set>,
     pub(super) set_replica: u32,
     /// What its pods start after, as the set says it now.
     pub(super) parents: Vec<Parent>,
@@ -93,11 +92,10 @@ fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
         })
     };
     let base = found.base_gang.as_deref();
-    let template = &set.object.spec.template;
     Some(Place {
         set_replica: found.set_replica,
         parents: start_order::parents(&Layout::of(&set.object), &found),
-        template_hash: pod_template_hash(found.template, template.priority_class_name.as_deref()),
+        template_hash: set.hashes().templates.get(&found.template.name)?.clone(),
         gang: own_gang(&found.gang),
         base_scheduled: base.map(|base| own_gang(base).is_some_and(|base| is_scheduled(&base))),
         set: set.clone(),
@@ -106,7 +104,7 @@ fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
 
 /// The place of a PodClique in the layout of its set, as long as nobody is about to remove it.
 fn find<'s>(
-    set: &'s Object<PodCliqueSet>,
+    set: &'s Set,
     group: Option<&Object<PodCliqueScalingGroup>>,
     clique: &Object<PodClique>,
 ) -> Option<layout::Clique<'s>> {

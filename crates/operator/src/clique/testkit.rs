@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, finalizers};
+use grove_api::{PodClique, PodCliqueScalingGroup, finalizers};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::objects::{Object, Pod};
+use crate::objects::{Object, Pod, Set};
 
 /// An object as a cache reads it.
 pub(super) fn read<T: DeserializeOwned>(object: &Value) -> T {
@@ -19,7 +19,7 @@ fn owner(kind: &str, uid: &str) -> Value {
         "controller": true }])
 }
 
-pub(super) fn set() -> Arc<Object<PodCliqueSet>> {
+pub(super) fn set() -> Arc<Set> {
     let clique = |name| {
         json!({ "name": name, "spec": {
             "roleName": name, "replicas": 2, "minAvailable": 1,

@@ -83,9 +83,9 @@ fn a_set_wakes_its_cliques_for_its_target_only() {
     let before = set();
     let mut object = json!(before.object);
     object["status"]["replicas"] = 2.into();
-    let counted = read::<Object<PodCliqueSet>>(&object);
+    let counted = read::<Set>(&object);
     object["status"]["currentGenerationHash"] = "next".into();
-    let updated = read::<Object<PodCliqueSet>>(&object);
+    let updated = read::<Set>(&object);
 
     assert_eq!(set_facts(&before), set_facts(&counted));
     assert_ne!(set_facts(&before), set_facts(&updated));

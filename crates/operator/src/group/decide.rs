@@ -12,7 +12,6 @@ use grove_api::error_code::ErrorCode;
 use grove_api::pod_clique_set::UpdateStrategyType;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, finalizers, labels};
 use grove_core::children::{self, owner};
-use grove_core::hash::pod_template_hashes;
 use grove_core::layout::{Clique, Layout};
 use grove_core::status::{Outcome, group_replica, is_urgent_for_group, scaling_group};
 use grove_runtime::resource::Resource;
@@ -56,13 +55,13 @@ pub(super) fn decide(seen: &Observed) -> Decision {
 pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Option<Report> {
     let Object { meta, object } = &*seen.group;
     let place = seen.place().filter(|_| !meta.deleting)?;
-    let hashes = pod_template_hashes(place.layout.template());
+    let hashes = &place.hashes.templates;
     let generation_hash = generation_hash(place.layout.set());
     let member = |name: &str| {
         let clique = seen.cliques.get(name).filter(|clique| seen.owns(clique))?;
         Some(&clique.object)
     };
-    let judge = |members: &Vec<_>| group_replica(members, member, &hashes, generation_hash);
+    let judge = |members: &Vec<_>| group_replica(members, member, hashes, generation_hash);
     let replicas: Vec<_> = place.replicas.iter().map(judge).collect();
     let set = place.layout.set_name();
     let wanted = scaling_group(set, object, generation_hash, &replicas, outcome, now);
@@ -115,7 +114,7 @@ fn write_finalizers(
 /// Deletes what is not wanted and creates what is missing, all at once.
 fn sync_members(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
     let mut writes = surplus(seen, place);
-    let template = Template::of(seen, &place.layout);
+    let template = Template::of(seen, place);
     for wanted in place.replicas.iter().flatten() {
         match seen.cliques.get(&wanted.name) {
             None => writes.extend(template.write(wanted, None)),
@@ -192,19 +191,19 @@ fn taken(seen: &Observed, live: &Object<PodClique>) -> ReconcileError {
 /// What members are made from.
 struct Template<'a> {
     layout: &'a Layout<'a>,
-    hashes: BTreeMap<&'a str, String>,
+    hashes: &'a BTreeMap<String, String>,
     owner: OwnerReference,
 }
 
 impl<'a> Template<'a> {
-    fn of(seen: &Observed, layout: &'a Layout<'a>) -> Self {
-        let hashes = pod_template_hashes(layout.template());
-        Self { layout, hashes, owner: owner::of_scaling_group(&seen.group.object) }
+    fn of(seen: &Observed, place: &'a Place<'a>) -> Self {
+        let owner = owner::of_scaling_group(&seen.group.object);
+        Self { layout: &place.layout, hashes: &place.hashes.templates, owner }
     }
 
     /// Creates a member, or changes it where it differs from its template.
     fn write(&self, clique: &Clique<'_>, live: Option<&Object<PodClique>>) -> Option<Write> {
-        let hash = self.hashes.get(clique.template.name.as_str())?;
+        let hash = self.hashes.get(&clique.template.name)?;
         let stored = live.map(|live| &live.object);
         let wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
         converge::own(&wanted, live, "what the template says")

@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api::{PodClique, PodCliqueScalingGroup};
 use grove_core::layout::{Clique, Layout};
 use grove_runtime::resource::ObjectKey;
 
-use crate::objects::Object;
+use crate::objects::{Hashes, Object, Set};
 use crate::world::{World, set_of};
 
 /// A group and its surroundings.
 pub(super) struct Observed {
     pub(super) group: Arc<Object<PodCliqueScalingGroup>>,
     /// The set that owns the group.
-    pub(super) set: Option<Arc<Object<PodCliqueSet>>>,
+    pub(super) set: Option<Arc<Set>>,
     /// Every PodClique that says it is of the group or has the name of a wanted member.
     pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
 }
@@ -23,6 +23,8 @@ pub(super) struct Observed {
 /// Where a group is in the layout of its set.
 pub(super) struct Place<'a> {
     pub(super) layout: Layout<'a>,
+    /// Hashes of the templates of the set.
+    pub(super) hashes: &'a Hashes,
     /// The wanted members, by replica of the group.
     pub(super) replicas: Vec<Vec<Clique<'a>>>,
 }
@@ -70,6 +72,6 @@ impl Observed {
         let wanted = u32::try_from(object.spec.replicas).unwrap_or_default();
         let members = |replica| layout.member_cliques(set_replica, group, replica);
         let replicas = (0..wanted).map(members).collect();
-        Some(Place { layout, replicas })
+        Some(Place { layout, hashes: set.hashes(), replicas })
     }
 }

@@ -10,7 +10,6 @@ use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::children::{self, owner};
 use grove_core::gang::{self, Member};
-use grove_core::hash;
 use grove_core::layout::{self, Layout};
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -46,11 +45,11 @@ pub(super) fn decide(
     for autoscaler in children::autoscalers(&layout, seen.index) {
         wanted.part(&AUTOSCALERS, &seen.autoscalers, autoscaler)?;
     }
-    let hashes = hash::pod_template_hashes(layout.template());
+    let hashes = &seen.set.hashes().templates;
     let set_owner = owner::of_set(&seen.set.object);
     for place in layout.standalone_cliques(seen.index) {
         let live = seen.cliques.get(&place.name).map(|live| &live.object);
-        let hash = hashes.get(place.template.name.as_str()).map(String::as_str).unwrap_or_default();
+        let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
         let clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
         wanted.own(&seen.cliques, &clique)?;
     }

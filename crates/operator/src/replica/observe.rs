@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::pods::ObservedPod;
 
 use super::ReplicaKey;
-use crate::objects::{Object, Raw};
+use crate::objects::{Object, Raw, Set};
 use crate::world::{ByName, World, by_name};
 
 /// Everything of one replica, by name.
 pub(crate) struct Observed {
-    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) set: Arc<Set>,
     pub(super) index: u32,
     pub(super) services: ByName<Raw>,
     pub(super) autoscalers: ByName<Raw>,

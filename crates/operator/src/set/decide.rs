@@ -5,7 +5,6 @@
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_core::children;
-use grove_core::hash;
 use grove_core::layout::Layout;
 use grove_core::status::{self, Outcome};
 use grove_runtime::resource::Resource;
@@ -82,8 +81,7 @@ pub(super) fn status(seen: &Observed, children: &Children, outcome: Outcome<'_>)
         return None;
     }
     let layout = Layout::of(set);
-    let hashes = hash::pod_template_hashes(layout.template());
-    let generation_hash = hash::generation_hash(set);
+    let hashes = seen.set.hashes();
     let stored = set.status.as_ref();
     let current = stored.and_then(|status| status.current_generation_hash.as_deref());
     let replicas: Vec<_> = (0..layout.replicas())
@@ -93,12 +91,12 @@ pub(super) fn status(seen: &Observed, children: &Children, outcome: Outcome<'_>)
                 index,
                 |name| children.cliques.get(name).map(|one| &one.object),
                 |name| children.groups.get(name).map(|one| &one.object),
-                &hashes,
+                &hashes.templates,
                 current,
             )
         })
         .collect();
-    let wanted = status::pod_clique_set(set, &generation_hash, &replicas, outcome);
+    let wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
     converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
 }
 

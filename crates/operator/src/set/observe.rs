@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, names};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, names};
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::Meta;
 
-use crate::objects::{Object, Raw};
+use crate::objects::{Object, Raw, Set};
 use crate::world::{ByName, World, by_name};
 
 /// A set and what the start-order container needs.
 pub(super) struct Observed {
-    pub(super) set: Arc<Object<PodCliqueSet>>,
+    pub(super) set: Arc<Set>,
     pub(super) service_account: Option<Meta>,
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,

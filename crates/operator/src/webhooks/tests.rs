@@ -154,11 +154,8 @@ fn the_authorizer_answers_nothing_before_it_knows_the_sets() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _guard = runtime.enter();
     let env = Env::new(Clock::system(), 1);
-    let sets = StoreBuilder::<Object<PodCliqueSet>>::new(
-        Resource::of::<PodCliqueSet>(),
-        env.metrics.clone(),
-    )
-    .build();
+    let sets =
+        StoreBuilder::<Set>::new(Resource::of::<PodCliqueSet>(), env.metrics.clone()).build();
     let guards = Guards { operator: "operator".to_owned(), exempt: Vec::new() };
     let service = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "demo"}}});
 

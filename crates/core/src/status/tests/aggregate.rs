@@ -22,8 +22,8 @@ struct Demo {
     groups: BTreeMap<String, PodCliqueScalingGroup>,
 }
 
-fn hashes() -> BTreeMap<&'static str, String> {
-    ["router", "leader", "worker"].map(|name| (name, "hash".to_owned())).into()
+fn hashes() -> BTreeMap<String, String> {
+    ["router", "leader", "worker"].map(|name| (name.to_owned(), "hash".to_owned())).into()
 }
 
 fn demo() -> Demo {

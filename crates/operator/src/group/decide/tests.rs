@@ -95,7 +95,7 @@ fn as_stored(object: &impl serde::Serialize) -> Value {
     object
 }
 
-fn object<K: DeserializeOwned + kube::Resource>(object: &Value) -> Arc<Object<K>> {
+fn object<T: DeserializeOwned>(object: &Value) -> Arc<T> {
     Arc::new(serde_json::from_value(object.clone()).unwrap())
 }
 
@@ -195,7 +195,7 @@ fn deleted_group_takes_its_members_along_and_keeps_finalizers_of_others() {
     let worker = object(&scene.cliques["demo-0-decode-0-worker"]);
     expected.step([delete(&worker, "its scaling group is being deleted")]);
     let others = ["a/b".to_owned(), "c/d".to_owned()];
-    let group = object::<PodCliqueScalingGroup>(&scene.group);
+    let group = object::<Object<PodCliqueScalingGroup>>(&scene.group);
     expected.step([write_finalizers(&group, &others, "its members are being deleted")]);
     let plan = scene.decide().plan;
     assert_eq!(plan, expected);

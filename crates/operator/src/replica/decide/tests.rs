@@ -20,7 +20,7 @@ fn set() -> PodCliqueSet {
 
 fn observed(set: PodCliqueSet, index: u32) -> Observed {
     Observed {
-        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }),
+        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
         index,
         services: ByName::new(),
         autoscalers: ByName::new(),
@@ -144,7 +144,7 @@ fn a_replica_beyond_the_wanted_number_is_removed() {
 
     let mut fewer = set();
     fewer.spec.replicas = 0;
-    seen.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer });
+    seen.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer }.into());
 
     assert_eq!(
         told(&decided(&seen)),
@@ -183,7 +183,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
     store(&mut seen, &plan);
     let mut other = set();
     other.metadata.uid = Some("a later life".to_owned());
-    seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other });
+    seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
     let error = decide(&seen, "default-scheduler", now()).unwrap_err();
 

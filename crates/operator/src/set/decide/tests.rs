@@ -15,7 +15,7 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     set.metadata.resource_version = Some("1".to_owned());
     change(&mut set);
     Observed {
-        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }),
+        set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
         service_account: None,
         role: None,
         role_binding: None,
