@@ -38,9 +38,10 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     use Priority::{ChildChange, UserChange};
     let queue = Queue::new(env.clock.clone());
     let cliques = &world.cliques.store;
-    queue.follow(cliques, UserChange, own_facts, |clique| vec![clique.meta.key.clone()]);
+    queue.follow(cliques, ChildChange, own_facts, |clique| vec![clique.meta.key.clone()]);
     queue.follow(&world.pods, ChildChange, pod_facts, clique_of);
-    queue.follow(&world.gangs.store, ChildChange, gang_facts, members_of_gang);
+    // Lifting gates completes a gang, which is what users wait for.
+    queue.follow(&world.gangs.store, UserChange, gang_facts, members_of_gang);
     let waiting = |world: &World| {
         let world = world.clone();
         move |gang: &ObjectKey| keys(world.waiting_for(gang))
@@ -52,11 +53,11 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
     queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
     let of_set = world.clone();
-    queue.follow(&world.sets, UserChange, set_facts, move |set| {
+    queue.follow(&world.sets, ChildChange, set_facts, move |set| {
         keys(of_set.cliques.of(&set.meta.key))
     });
     let of_group = world.clone();
-    queue.follow(&world.groups.store, UserChange, group_facts, move |group| {
+    queue.follow(&world.groups.store, ChildChange, group_facts, move |group| {
         keys(of_group.members_of(&group.meta.key))
     });
     queue

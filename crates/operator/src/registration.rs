@@ -64,8 +64,8 @@ impl Registration {
         }
     }
 
-    /// Registers the webhook under a URL.
-    pub(crate) fn at(&self, base: &str) -> Write {
+    /// Registers the webhook of the operator that acts as `user` under a URL.
+    pub(crate) fn at(&self, base: &str, user: &str) -> Write {
         let (plural, kind) = if self.mutating {
             ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
         } else {
@@ -91,6 +91,12 @@ impl Registration {
                     "key": labels::COMPONENT, "operator": "NotIn", "values": [CERTIFICATE],
                 }],
             });
+            // The operator need not ask itself; by far the most changes of managed objects are its
+            // own.
+            webhook["matchConditions"] = json!([{
+                "name": "not-the-operator",
+                "expression": format!("request.userInfo.username != {user:?}"),
+            }]);
         }
         Write {
             key: ObjectKey::cluster(self.object),
@@ -151,13 +157,14 @@ mod tests {
     fn the_installed_configurations_are_the_registered_ones() {
         let manifests = include_str!("../../../deploy/operator/webhooks.yaml");
         let installed: Vec<Value> = serde_saphyr::from_multiple(manifests).unwrap();
+        let user = "system:serviceaccount:grove-system:grove-operator";
         let registrations = [DEFAULTING, VALIDATING, AUTHORIZER];
         assert_eq!(installed.len(), registrations.len());
 
         for (installed, registration) in installed.into_iter().zip(registrations) {
             let service = &installed["webhooks"][0]["clientConfig"]["service"];
             assert_eq!(service["path"], registration.path);
-            let Verb::Apply { body, .. } = registration.at("https://127.0.0.1:1").verb else {
+            let Verb::Apply { body, .. } = registration.at("https://127.0.0.1:1", user).verb else {
                 panic!("registered by apply")
             };
             assert_eq!(without_address(installed), without_address(body));

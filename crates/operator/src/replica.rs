@@ -45,7 +45,8 @@ fn key_of(meta: &Meta) -> Vec<ReplicaKey> {
 /// What wakes a replica.
 pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     let queue = Queue::new(env.clock.clone());
-    queue.follow(&world.sets, Priority::UserChange, set_projection, |set| {
+    // Gangs that are under way come up before others are begun.
+    queue.follow(&world.sets, Priority::Beginning, set_projection, |set| {
         let replicas = u32::try_from(set.object.spec.replicas).unwrap_or_default();
         (0..replicas).map(|index| ReplicaKey { set: set.meta.key.clone(), index }).collect()
     });

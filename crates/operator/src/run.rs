@@ -288,7 +288,8 @@ impl Parts<'_> {
 
     /// Registers the webhooks under `base` once this replica leads.
     fn register(&self, process: &mut Process, registrations: &[Registration], base: &str) {
-        let applies: Vec<_> = registrations.iter().map(|one| one.at(base)).collect();
+        let user = self.options.identity.user_name();
+        let applies: Vec<_> = registrations.iter().map(|one| one.at(base, &user)).collect();
         let (writer, leadership, env) =
             (self.writer.clone(), self.leadership.clone(), self.env.clone());
         let part = env.readiness.part("webhook registration");

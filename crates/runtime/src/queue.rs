@@ -31,14 +31,15 @@ pub enum Priority {
     UserChange,
     /// Something the key depends on changed, or a due time came.
     ChildChange,
-    /// The key was there when the process started.
-    InitialList,
+    /// Work that begins: the key was there when the process started, or is new among many and what
+    /// is under way should be finished first.
+    Beginning,
     /// Just to be sure.
     Resync,
 }
 
 impl Priority {
-    const ALL: [Self; 4] = [Self::UserChange, Self::ChildChange, Self::InitialList, Self::Resync];
+    const ALL: [Self; 4] = [Self::UserChange, Self::ChildChange, Self::Beginning, Self::Resync];
 }
 
 /// Waiting this long is worth one class.
@@ -238,7 +239,7 @@ fn urgency(priority: Priority, since: Instant, now: Instant) -> i64 {
     let class = match priority {
         Priority::UserChange => 0,
         Priority::ChildChange => 1,
-        Priority::InitialList => 2,
+        Priority::Beginning => 2,
         Priority::Resync => 3,
     };
     let gained = now.since(since).as_secs() / AGEING.as_secs();
@@ -290,7 +291,7 @@ impl<K: Key> Queue<K> {
             {
                 return;
             }
-            let priority = if change.initial { Priority::InitialList } else { priority };
+            let priority = if change.initial { Priority::Beginning } else { priority };
             for object in change.old.into_iter().chain(change.new) {
                 for key in keys(object) {
                     queue.want(key, priority);
