@@ -21,7 +21,7 @@ use crate::{
 mod initialized;
 mod mirror;
 
-pub use initialized::{Initialization, Member, initialization, status};
+pub use initialized::{Initialization, Member, initialization, is_initialized, status};
 
 /// The gang as it should be. `references` has the pods of each member by PodClique name, see
 /// [`references`]; a member without an entry has none yet. `live` is the stored gang, whose foreign

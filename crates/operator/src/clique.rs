@@ -5,6 +5,7 @@
 //! set or the scaling group creates, changes and deletes it.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
@@ -16,7 +17,7 @@ use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Uid};
-use grove_runtime::view::{Labels, View};
+use grove_runtime::view::View;
 use grove_runtime::write::{Verb, Write};
 
 use crate::events;
@@ -76,7 +77,10 @@ pub(crate) async fn reconcile(
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
-    events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
+    // That a new clique gets its first pods goes without saying.
+    if observed.clique.object.status.is_some() || !acted.failed.is_empty() {
+        events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
+    }
     match acted.error(code_of, attempt.failures).or(problem) {
         None if !plan.is_empty() => Ok(None),
         None => {
@@ -143,8 +147,8 @@ fn keys(cliques: Vec<Arc<Object<PodClique>>>) -> Vec<ObjectKey> {
     cliques.into_iter().map(|clique| clique.meta.key.clone()).collect()
 }
 
-/// The status is left out: it is written here.
-fn own_facts(clique: &Object<PodClique>) -> (Uid, i64, Labels, bool, Vec<String>, Option<Uid>) {
+/// The status is among them because somebody else may have changed it.
+fn own_facts(clique: &Object<PodClique>) -> impl PartialEq + Debug + use<> {
     let meta = &clique.meta;
     (
         meta.uid.clone(),
@@ -153,6 +157,7 @@ fn own_facts(clique: &Object<PodClique>) -> (Uid, i64, Labels, bool, Vec<String>
         meta.deleting,
         clique.object.metadata.finalizers.clone().unwrap_or_default(),
         meta.controller.as_ref().map(|owner| owner.uid.clone()),
+        clique.object.status.clone(),
     )
 }
 

@@ -21,16 +21,27 @@ use crate::reconcile::{Context, ReconcileError};
 
 /// How long a change may be missing from a status.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an object may be without its first status: it changes all the time while it comes up.
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at a whole set.
 const PACE: Duration = Duration::from_secs(1);
 
 /// A status that differs from the stored one.
 pub(crate) struct Report {
     pub(crate) write: Write,
-    /// Whether somebody waits for it.
-    pub(crate) urgent: bool,
+    /// How long it can wait.
+    pub(crate) patience: Duration,
     /// What is told when it is written.
     pub(crate) event: Option<Occurrence>,
+}
+
+/// How long a status can wait: not at all when somebody waits for it, longest when it is the first.
+pub(crate) fn patience(urgent: bool, first: bool) -> Duration {
+    match (urgent, first) {
+        (true, _) => Duration::ZERO,
+        (false, true) => FIRST_PATIENCE,
+        (false, false) => PATIENCE,
+    }
 }
 
 /// Times by object. Kept in memory: after a restart they are not missed.
@@ -55,8 +66,8 @@ impl Coalesce {
         report: Option<Report>,
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
-        let urgent = report.as_ref().map(|report| report.urgent);
-        let until = self.hold(&attempt.key, urgent, context.env.clock.now());
+        let patience = report.as_ref().map(|report| report.patience);
+        let until = self.hold(&attempt.key, patience, context.env.clock.now());
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
@@ -65,16 +76,15 @@ impl Coalesce {
         Ok(until)
     }
 
-    /// Until when to hold a status back that is `urgent` or not; without one, nothing is held back
-    /// any more.
-    fn hold(&self, key: &ObjectKey, urgent: Option<bool>, now: Instant) -> Option<Instant> {
+    /// Until when to hold a status back; without one, nothing is held back any more.
+    fn hold(&self, key: &ObjectKey, patience: Option<Duration>, now: Instant) -> Option<Instant> {
         let mut all = lock(&self.until);
-        if urgent != Some(false) {
+        let Some(patience) = patience else {
             all.remove(key);
             return None;
-        }
-        let until = *all.entry(key.clone()).or_insert(now + PATIENCE);
-        if until <= now {
+        };
+        let until = *all.entry(key.clone()).or_insert(now + patience);
+        if until.min(now + patience) <= now {
             all.remove(key);
             return None;
         }
@@ -116,19 +126,20 @@ mod tests {
     #[test]
     fn changes_wait_together_and_do_not_push_each_other_back() {
         let coalesce = Coalesce::default();
-        let hold = |name: &str, urgent, second| {
-            coalesce.hold(&ObjectKey::new("n", name), urgent, at(second))
+        let hold = |name: &str, patience: Option<u64>, second| {
+            let patience = patience.map(Duration::from_secs);
+            coalesce.hold(&ObjectKey::new("n", name), patience, at(second))
         };
 
-        assert_eq!(hold("a", Some(false), 0), Some(at(2)));
-        assert_eq!(hold("a", Some(false), 1), Some(at(2)));
-        assert_eq!(hold("b", Some(false), 1), Some(at(3)), "objects wait apart");
-        assert_eq!(hold("a", Some(false), 2), None);
-        assert_eq!(hold("a", Some(false), 2), Some(at(4)), "a new burst");
-        assert_eq!(hold("a", Some(true), 3), None, "somebody waits");
-        assert_eq!(hold("a", Some(false), 3), Some(at(5)));
+        assert_eq!(hold("a", Some(2), 0), Some(at(2)));
+        assert_eq!(hold("a", Some(2), 1), Some(at(2)));
+        assert_eq!(hold("b", Some(2), 1), Some(at(3)), "objects wait apart");
+        assert_eq!(hold("a", Some(2), 2), None);
+        assert_eq!(hold("a", Some(2), 2), Some(at(4)), "a new burst");
+        assert_eq!(hold("a", Some(0), 3), None, "somebody waits");
+        assert_eq!(hold("a", Some(2), 3), Some(at(5)));
         assert_eq!(hold("a", None, 4), None, "it is as stored again");
-        assert_eq!(hold("a", Some(false), 5), Some(at(7)));
+        assert_eq!(hold("a", Some(2), 5), Some(at(7)));
     }
 
     #[test]

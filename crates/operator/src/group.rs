@@ -94,11 +94,12 @@ fn owner_of(meta: &Meta) -> Option<Uid> {
     meta.controller.as_ref().map(|owner| owner.uid.clone())
 }
 
-/// What decisions read of a group; its status, which is written here, is not part of it.
+/// What decisions read of a group. The status is part of it because somebody else may have changed it.
 fn wish_of_group(group: &Object<PodCliqueScalingGroup>) -> impl PartialEq + use<> {
     let Object { meta, object } = group;
     let finalizers = object.metadata.finalizers.clone();
-    (meta.generation, meta.labels.clone(), finalizers, meta.deleting, owner_of(meta))
+    let status = object.status.clone();
+    (meta.generation, meta.labels.clone(), finalizers, meta.deleting, owner_of(meta), status)
 }
 
 /// What decisions and the status of a group read of a member.

@@ -50,10 +50,12 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue
 }
 
-/// Everything but the status, which is our own.
+/// The status is our own, but somebody else may have changed it.
 fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
-    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, metadata.finalizers.clone())
+    let status = set.object.status.clone();
+    let finalizers = metadata.finalizers.clone();
+    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, finalizers, status)
 }
 
 /// Brings one set to what it says, and its status to what is.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use grove_api::{
+    PodGang,
     condition::{self, pod_gang as reasons},
     pod_gang::{PodGangPhase, PodGangSpec, PodGangStatus},
 };
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use super::is_member;
 use crate::{
     pods::ObservedPod,
-    status::condition::{Observation, observe},
+    status::condition::{Observation, find, observe},
 };
 
 /// How far a gang is on its way to its first complete set of references.
@@ -56,6 +57,13 @@ pub fn initialization<'a>(
     spec.pod_groups.iter().map(of_group).min().unwrap_or(Initialization::PodsPending)
 }
 
+/// Whether a gang was complete once.
+pub fn is_initialized(gang: &PodGang) -> bool {
+    let status = gang.status.as_ref();
+    status.and_then(|status| find(&status.conditions, reasons::INITIALIZED))
+        == Some(condition::TRUE)
+}
+
 /// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang that was
 /// initialised once is left as it is.
 pub fn status(
@@ -68,10 +76,7 @@ pub fn status(
     if status.phase == PodGangPhase::default() {
         status.phase = PodGangPhase::Pending;
     }
-    let is_true = |condition: &condition::Condition| {
-        condition.type_ == reasons::INITIALIZED && condition.status == condition::TRUE
-    };
-    if status.conditions.iter().any(is_true) {
+    if find(&status.conditions, reasons::INITIALIZED) == Some(condition::TRUE) {
         return status;
     }
     let (value, reason, message) = match state {

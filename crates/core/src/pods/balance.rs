@@ -20,32 +20,17 @@ pub struct Balance<'a> {
     pub delete: Vec<&'a ObservedPod>,
 }
 
-/// Which indices are taken cannot be said.
+/// The hostname of a pod is not one that Grove gives, so its index cannot be told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum IndexError {
-    /// The hostname is not one that Grove gives.
-    #[error(
-        "pod {pod} of PodClique {pod_clique} has a hostname without an index; delete the pod to have it \
-         replaced"
-    )]
-    Unreadable {
-        /// The PodClique.
-        pod_clique: String,
-        /// The pod.
-        pod: String,
-    },
-    /// Two pods have the same index.
-    #[error(
-        "pods {pods:?} of PodClique {pod_clique} share index {index}; delete one to have it replaced"
-    )]
-    Duplicate {
-        /// The PodClique.
-        pod_clique: String,
-        /// The pods, by name.
-        pods: [String; 2],
-        /// The index.
-        index: u32,
-    },
+#[error(
+    "pod {pod} of PodClique {pod_clique} has a hostname without an index; delete the pod to have it \
+     replaced"
+)]
+pub struct IndexError {
+    /// The PodClique.
+    pub pod_clique: String,
+    /// The pod.
+    pub pod: String,
 }
 
 impl IndexError {
@@ -57,6 +42,9 @@ impl IndexError {
 
 /// Compares the pods of a PodClique with the wanted number. `expected_hash` is the template hash that
 /// pods should have; others go first on scale-in.
+///
+/// Two pods with one index are left behind by a create that was thought to be lost. Only one of them can
+/// have the hostname, so the other goes, even if it is not one too many.
 pub fn balance<'a>(
     pod_clique: &str,
     wanted: u32,
@@ -64,15 +52,30 @@ pub fn balance<'a>(
     pods: &'a [ObservedPod],
 ) -> Result<Balance<'a>, IndexError> {
     let mut counted: Vec<_> = pods.iter().filter(|pod| !pod.deleting).collect();
-    let wanted = wanted as usize;
-    if counted.len() < wanted {
-        let create = free_indices(pod_clique, wanted - counted.len(), pods)?;
-        return Ok(Balance { create, delete: Vec::new() });
-    }
-    let surplus = counted.len() - wanted;
     counted.sort_by_cached_key(|pod| scale_in_rank(pod, expected_hash));
-    counted.truncate(surplus);
-    Ok(Balance { create: Vec::new(), delete: counted })
+    let (mut delete, single) = twins(counted);
+    let surplus = single.len().saturating_sub(wanted as usize);
+    delete.extend(&single[..surplus]);
+    if !delete.is_empty() {
+        return Ok(Balance { create: Vec::new(), delete });
+    }
+    let missing = (wanted as usize).saturating_sub(single.len());
+    let create = if missing > 0 { free_indices(pod_clique, missing, pods)? } else { Vec::new() };
+    Ok(Balance { create, delete })
+}
+
+/// Parts active pods whose index a more valuable one has too from the rest. Both keep their order, which
+/// is ascending by value.
+fn twins(ranked: Vec<&ObservedPod>) -> (Vec<&ObservedPod>, Vec<&ObservedPod>) {
+    let mut seen = BTreeSet::new();
+    let (mut twins, mut single) = (Vec::new(), Vec::new());
+    for pod in ranked.into_iter().rev() {
+        let taken = pod.is_active() && pod.index.is_some_and(|index| !seen.insert(index));
+        if taken { twins.push(pod) } else { single.push(pod) }
+    }
+    twins.reverse();
+    single.reverse();
+    (twins, single)
 }
 
 /// The lowest indices that no active pod has.
@@ -81,21 +84,16 @@ fn free_indices(
     number: usize,
     pods: &[ObservedPod],
 ) -> Result<Vec<u32>, IndexError> {
+    let unreadable = |pod: &ObservedPod| {
+        let (pod_clique, pod) = (pod_clique.to_owned(), pod.name.clone());
+        IndexError { pod_clique, pod }
+    };
     let mut by_name: Vec<_> = pods.iter().filter(|pod| pod.is_active()).collect();
     by_name.sort_by(|one, other| one.name.cmp(&other.name));
-    let mut used = BTreeSet::new();
-    for pod in &by_name {
-        let Some(index) = pod.index else {
-            let (pod_clique, pod) = (pod_clique.to_owned(), pod.name.clone());
-            return Err(IndexError::Unreadable { pod_clique, pod });
-        };
-        if !used.insert(index) {
-            let holders = by_name.iter().filter(|other| other.index == Some(index)).take(2);
-            let mut holders = holders.map(|other| other.name.clone());
-            let pods = [holders.next().unwrap_or_default(), holders.next().unwrap_or_default()];
-            return Err(IndexError::Duplicate { pod_clique: pod_clique.to_owned(), pods, index });
-        }
-    }
+    let used: BTreeSet<u32> = by_name
+        .into_iter()
+        .map(|pod| pod.index.ok_or_else(|| unreadable(pod)))
+        .collect::<Result<_, _>>()?;
     Ok((0..).filter(|index| !used.contains(index)).take(number).collect())
 }
 

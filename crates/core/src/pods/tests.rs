@@ -50,22 +50,39 @@ fn created_pods_get_the_lowest_free_indices() {
 }
 
 #[test]
-fn unclear_indices_are_reported_and_only_matter_when_pods_are_created() {
+fn unreadable_indices_are_reported_and_only_matter_when_pods_are_created() {
     let nameless = ObservedPod { index: None, ..running("a", 0) };
-    let twins = [running("b", 3), running("a", 3)];
 
     let unreadable = balance("x", 2, "hash", std::slice::from_ref(&nameless)).unwrap_err();
-    let duplicate = balance("x", 3, "hash", &twins).unwrap_err();
 
-    let (pod_clique, pod) = ("x".to_owned(), "a".to_owned());
-    assert_eq!(unreadable, IndexError::Unreadable { pod_clique: pod_clique.clone(), pod });
-    let pods = ["a".to_owned(), "b".to_owned()];
-    assert_eq!(duplicate, IndexError::Duplicate { pod_clique, pods, index: 3 });
-    assert!(duplicate.to_string().contains("share index 3"));
-    assert_eq!(duplicate.code().as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
-    assert!(balance("x", 1, "hash", &twins).is_ok());
+    assert_eq!((unreadable.pod_clique.as_str(), unreadable.pod.as_str()), ("x", "a"));
+    assert_eq!(unreadable.code().as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
+    assert!(balance("x", 1, "hash", std::slice::from_ref(&nameless)).is_ok());
     let ended = ObservedPod { phase: Phase::Succeeded, ..nameless };
     assert_eq!(balance("x", 2, "hash", &[ended]).unwrap().create, [0]);
+}
+
+#[test]
+fn of_two_pods_with_one_index_the_less_valuable_goes_before_anything_is_created() {
+    let pending = |name, index| ObservedPod { phase: Phase::Pending, ..running(name, index) };
+    let ended = ObservedPod { phase: Phase::Failed, ..running("c", 0) };
+    let cases = [
+        ("the count is right", 2, vec![running("a", 0), pending("b", 0)], vec!["b"]),
+        ("one is missing, too", 3, vec![pending("a", 0), running("b", 0)], vec!["a"]),
+        (
+            "one is too many, too",
+            1,
+            vec![running("a", 0), pending("b", 0), pending("d", 1)],
+            vec!["b", "d"],
+        ),
+        ("what has ended has no index", 2, vec![running("a", 0), ended], vec![]),
+    ];
+    for (case, wanted, pods, expected) in cases {
+        let balance = balance("x", wanted, "hash", &pods).unwrap();
+        let names: Vec<_> = balance.delete.iter().map(|pod| pod.name.as_str()).collect();
+        assert_eq!(names, expected, "{case}");
+        assert!(balance.create.is_empty(), "{case}");
+    }
 }
 
 #[test]

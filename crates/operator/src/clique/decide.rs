@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::observe::{Observed, Place};
-use crate::coalesce::Report;
+use crate::coalesce::{Report, patience};
 use crate::converge;
 use crate::events;
 use crate::objects::Object;
@@ -90,7 +90,7 @@ pub(super) fn report(
     let lost = before > 0 && status.scheduled_replicas == 0 && clique.spec.replicas > 0;
     let event = lost.then(|| events::all_scheduled_lost(&observed.clique, "pods", before));
     let urgent = lost || status::is_urgent_for_clique(clique, &status);
-    Some(Report { write, urgent, event })
+    Some(Report { write, patience: patience(urgent, clique.status.is_none()), event })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::observe::{Observed, Place};
-use crate::coalesce::Report;
+use crate::coalesce::{Report, patience};
 use crate::converge;
 use crate::events;
 use crate::objects::Object;
@@ -71,7 +71,7 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let lost = before > 0 && wanted.scheduled_replicas == 0 && object.spec.replicas > 0;
     let event = lost.then(|| events::all_scheduled_lost(&seen.group, "replicas", before));
     let urgent = lost || is_urgent_for_group(object, &wanted);
-    Some(Report { write, urgent, event })
+    Some(Report { write, patience: patience(urgent, object.status.is_none()), event })
 }
 
 fn generation_hash(set: &PodCliqueSet) -> Option<&str> {

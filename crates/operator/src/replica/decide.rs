@@ -9,7 +9,7 @@ use grove_api::condition::pod_gang::INITIALIZED;
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::children::{self, owner};
-use grove_core::gang::{self, Member};
+use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -151,16 +151,27 @@ impl Wanted<'_> {
     ) -> Result<(), ReconcileError> {
         let none = Vec::new();
         let pods = |clique: &str| self.seen.pods.get(clique).unwrap_or(&none);
+        let member = |name: &str| {
+            let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
+            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            Some(Member { wanted, pods: pods(name) })
+        };
+        let live = self.seen.gangs.get(&place.name);
+        let pending = live.is_some_and(|live| {
+            let state = gang::initialization(&place.name, &live.object.spec, member);
+            state == Initialization::PodsPending && !gang::is_initialized(&live.object)
+        });
         let references: BTreeMap<_, _> = place
             .cliques
             .iter()
+            // Nobody reads the references before they are complete: one write for all of them.
+            .filter(|_| !pending)
             .map(|clique| {
                 let references =
                     gang::references(layout.namespace(), &place.name, pods(&clique.name));
                 (clique.name.clone(), references)
             })
             .collect();
-        let live = self.seen.gangs.get(&place.name);
         // A new gang says first that it is not complete, and only then gets its references.
         if live.is_none_or(|live| has_state(&live.object)) {
             let stored = live.map(|live| &live.object);
@@ -174,11 +185,6 @@ impl Wanted<'_> {
         }
         let Some(live) = live.filter(|live| !live.meta.deleting) else { return Ok(()) };
         self.check_owner(&Resource::of::<PodGang>(), &live.meta)?;
-        let member = |name: &str| {
-            let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
-            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
-            Some(Member { wanted, pods: pods(name) })
-        };
         let state = gang::initialization(&place.name, &live.object.spec, member);
         let stored = live.object.status.as_ref();
         let status = gang::status(stored, live.object.metadata.generation, now, state);

@@ -240,10 +240,11 @@ fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
 
 #[test]
 fn pods_with_unclear_indices_are_reported() {
-    let twins = vec![Arc::new(read(&pod("p", 1))), Arc::new(read(&pod("q", 1)))];
-    let three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
+    let mut strange = pod("p", 1);
+    strange["spec"]["hostname"] = "strange".into();
 
-    let problem = decide(&observed(three, twins), setup()).problem.unwrap();
+    let problem =
+        decide(&observed(unchanged(), vec![Arc::new(read(&strange))]), setup()).problem.unwrap();
 
     let code = problem.report(at(1)).unwrap().code;
     assert_eq!(code.as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");

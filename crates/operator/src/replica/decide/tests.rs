@@ -101,39 +101,52 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
 }
 
 #[test]
-fn a_gang_says_that_it_is_incomplete_before_it_gets_references() {
+fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_there() {
     let mut seen = observed(set(), 0);
     let plan = decided(&seen);
     store(&mut seen, &plan);
-    let pod = |index: u32| {
-        let labels = json!({"grove.io/podclique": "demo-0-router", "grove.io/podgang": "demo-0"});
-        let pod = json!({
-            "metadata": {"name": format!("p{index}"), "uid": "p", "labels": labels},
-            "spec": {"hostname": format!("demo-0-router-{index}")},
-        });
-        serde_json::from_value::<crate::objects::Pod>(pod).unwrap().observed
-    };
-    seen.pods.insert("demo-0-router".to_owned(), vec![pod(0)]);
     let base_gang = |seen: &Observed| {
         let plan = decided(seen);
-        let write = plan.writes().into_iter().find(|write| &*write.key.name == "demo-0").cloned();
-        let Some(Verb::Merge { patch, subresource, .. }) = write.map(|write| write.verb) else {
-            panic!("a patch of the gang")
-        };
-        (patch, subresource)
+        let write =
+            plan.writes().into_iter().find(|write| &*write.key.name == "demo-0").cloned()?;
+        let Verb::Merge { patch, subresource, .. } = write.verb else { panic!("{write:?}") };
+        Some((patch, subresource))
     };
 
-    let (first, subresource) = base_gang(&seen);
+    let (first, subresource) = base_gang(&seen).unwrap();
     assert_eq!(subresource, Some("status"));
     assert_eq!(first["status"]["conditions"][0]["status"], "False");
-
     let mut gang = json!(seen.gangs["demo-0"].object);
     json_patch::merge(&mut gang, &first);
     seen.gangs.insert("demo-0".to_owned(), Arc::new(serde_json::from_value(gang).unwrap()));
-    let (second, subresource) = base_gang(&seen);
+
+    let members: Vec<String> = seen.gangs["demo-0"]
+        .object
+        .spec
+        .pod_groups
+        .iter()
+        .map(|group| group.name.clone())
+        .collect();
+    assert!(members.len() > 1);
+    for name in &members {
+        assert!(base_gang(&seen).is_none(), "{name} has no pods yet");
+        let mut clique = json!(seen.cliques["demo-0-router"].object);
+        clique["metadata"]["name"] = json!(name);
+        clique["spec"]["replicas"] = json!(1);
+        seen.cliques.insert(name.clone(), Arc::new(serde_json::from_value(clique).unwrap()));
+        let labels = json!({"grove.io/podclique": name, "grove.io/podgang": "demo-0"});
+        let pod = json!({
+            "metadata": {"name": format!("{name}-x"), "uid": "p", "labels": labels},
+            "spec": {"hostname": format!("{name}-0")},
+        });
+        let pod = serde_json::from_value::<crate::objects::Pod>(pod).unwrap().observed;
+        seen.pods.insert(name.clone(), vec![pod]);
+    }
+    let (second, subresource) = base_gang(&seen).unwrap();
     assert_eq!(subresource, None);
-    let references = &second["spec"]["podgroups"][0]["podReferences"];
-    assert_eq!(*references, json!([{"namespace": "default", "name": "p0"}]));
+    for (group, name) in second["spec"]["podgroups"].as_array().unwrap().iter().zip(&members) {
+        assert_eq!(group["podReferences"][0]["name"], format!("{name}-x"));
+    }
 }
 
 #[test]
