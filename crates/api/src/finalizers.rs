@@ -9,6 +9,9 @@ pub const POD_CLIQUE_SCALING_GROUP: &str = "grove.io/podcliquescalinggroup.grove
 /// On every ComputeDomain that Grove creates.
 pub const COMPUTE_DOMAIN: &str = "grove.io/computedomain-finalizer";
 
+/// Of the garbage collector: set by a delete that leaves the children behind.
+pub const ORPHAN: &str = "orphan";
+
 /// The scheduling gate that holds a pod until its gang is complete. Pods are created with exactly this
 /// gate; on release only this entry is removed.
 pub const SCHEDULING_GATE: &str = "grove.io/podgang-pending-creation";

@@ -34,6 +34,18 @@ pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
 /// On ComputeDomains: the MNNVL group.
 pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
 
+/// The labels of a PodClique that say where in which set it is. They are put back when somebody changes
+/// them, even where the rest of the object is left alone.
+pub const PLACE_OF_POD_CLIQUE: [&str; 7] = [
+    MANAGED_BY,
+    PART_OF,
+    POD_CLIQUE_SET_REPLICA_INDEX,
+    POD_CLIQUE_SCALING_GROUP,
+    POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX,
+    POD_GANG,
+    BASE_POD_GANG,
+];
+
 /// What a managed object is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {

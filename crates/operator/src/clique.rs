@@ -17,7 +17,7 @@ use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Uid};
-use grove_runtime::view::View;
+use grove_runtime::view::{Labels, View};
 use grove_runtime::write::{Verb, Write};
 
 use crate::events;
@@ -161,8 +161,8 @@ fn own_facts(clique: &Object<PodClique>) -> impl PartialEq + Debug + use<> {
     )
 }
 
-fn pod_facts(pod: &Pod) -> (ObservedPod, Option<usize>) {
-    (pod.observed.clone(), pod.gate_position)
+fn pod_facts(pod: &Pod) -> (ObservedPod, Option<usize>, Labels) {
+    (pod.observed.clone(), pod.gate_position, pod.meta().labels.clone())
 }
 
 /// By label, and by owner: a pod whose label was changed is still counted.

@@ -4,6 +4,8 @@
 //! longer wanted goes. Finalizers and owner references are shared: ours are added, those of others
 //! stay. Of objects of core kinds only the fields that we name are ours.
 
+use std::collections::BTreeMap;
+
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
@@ -76,6 +78,27 @@ pub(crate) fn status<S: Serialize + PartialEq>(
             subresource: Some("status"),
         },
         reason: "report the state",
+    })
+}
+
+/// Puts labels back where they differ.
+pub(crate) fn labels<'a>(
+    resource: Resource,
+    meta: &Meta,
+    wanted: impl IntoIterator<Item = (&'a str, &'a str)>,
+    reason: &'static str,
+) -> Option<Write> {
+    let differs = |(key, value): &(&str, &str)| meta.labels.get(key) != Some(*value);
+    let changed: BTreeMap<&str, &str> = wanted.into_iter().filter(differs).collect();
+    (!changed.is_empty()).then(|| Write {
+        resource,
+        key: meta.key.clone(),
+        verb: Verb::Merge {
+            patch: json!({ "metadata": { "labels": changed } }),
+            only_if: Precondition::uid(&meta.uid),
+            subresource: None,
+        },
+        reason,
     })
 }
 

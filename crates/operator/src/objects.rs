@@ -242,7 +242,8 @@ impl From<RawPod> for Pod {
         let gate_position =
             spec.scheduling_gates.iter().position(|gate| gate.name == finalizers::SCHEDULING_GATE);
         let label = |key: &str| meta.labels.get(key).map(str::to_owned);
-        let clique = meta.labels.get(labels::POD_CLIQUE).unwrap_or_default();
+        let clique = meta.controller.as_ref().map(|owner| &*owner.name);
+        let clique = clique.or_else(|| meta.labels.get(labels::POD_CLIQUE)).unwrap_or_default();
         let observed = ObservedPod {
             name: meta.key.name.to_string(),
             uid: meta.uid.to_string(),

@@ -44,7 +44,9 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         |one| key_of(&one.meta),
     );
     for store in [&world.service_accounts, &world.roles, &world.role_bindings, &world.secrets] {
-        let projection = |one: &MetaView| (one.metadata.uid.clone(), one.metadata.deleting);
+        let projection = |one: &MetaView| {
+            (one.metadata.uid.clone(), one.metadata.deleting, one.metadata.labels.clone())
+        };
         queue.follow(store, child, projection, |one| key_of(&one.metadata));
     }
     queue

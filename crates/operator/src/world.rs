@@ -85,10 +85,24 @@ pub(crate) fn by_name<T: View>(views: Vec<Arc<T>>) -> ByName<T> {
     views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
 }
 
-/// The set that an object says it is part of.
+/// The set that an object belongs to: by its owner, which nobody changes by accident, or by its label
+/// when something in between owns it.
 pub(crate) fn set_of(meta: &Meta) -> Option<ObjectKey> {
-    let name = meta.labels.get(labels::PART_OF)?;
+    let name = owner_of(meta, PodCliqueSet::KIND).or_else(|| meta.labels.get(labels::PART_OF))?;
     Some(ObjectKey::new(&meta.key.namespace, name))
+}
+
+/// The group that a PodClique is a member of, in the same way.
+fn group_of(meta: &Meta) -> Option<ObjectKey> {
+    let label = || meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP);
+    let name = owner_of(meta, PodCliqueScalingGroup::KIND).or_else(label)?;
+    Some(ObjectKey::new(&meta.key.namespace, name))
+}
+
+/// Name of the controlling owner, if it is of this kind.
+fn owner_of<'m>(meta: &'m Meta, kind: &str) -> Option<&'m str> {
+    let owner = meta.controller.as_ref().filter(|owner| *owner.kind == *kind)?;
+    Some(&owner.name)
 }
 
 /// The replica of the set that an object says it is for. Gangs and autoscalers carry no label for
@@ -97,7 +111,7 @@ pub(crate) fn replica_of(meta: &Meta) -> Option<u32> {
     if let Some(label) = meta.labels.get(labels::POD_CLIQUE_SET_REPLICA_INDEX) {
         return label.parse().ok();
     }
-    let rest = meta.key.name.strip_prefix(meta.labels.get(labels::PART_OF)?)?.strip_prefix('-')?;
+    let rest = meta.key.name.strip_prefix(&*set_of(meta)?.name)?.strip_prefix('-')?;
     rest.split('-').next()?.parse().ok()
 }
 
@@ -117,12 +131,8 @@ fn managed(resource: Resource) -> Selection {
     Selection::all(resource).labels(&selector)
 }
 
-fn in_namespace(meta: &Meta, label: &str) -> Option<String> {
-    Some(ObjectKey::new(&meta.key.namespace, meta.labels.get(label)?).to_string())
-}
-
-fn by_set<T: View>(caches: &mut Caches, resource: Resource) -> BySet<T> {
-    let mut declared = caches.declare::<T>(managed(resource));
+fn by_set<T: View>(caches: &mut Caches, selection: Selection) -> BySet<T> {
+    let mut declared = caches.declare::<T>(selection);
     let (set, replica) = index_by_set(&mut declared);
     BySet { store: caches.start(declared), set, replica }
 }
@@ -137,12 +147,17 @@ impl World {
     pub(crate) fn start(caches: &mut Caches) -> Self {
         let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
         let sets = caches.start(declared);
-        let mut cliques = caches.declare::<Object<PodClique>>(managed(Resource::of::<PodClique>()));
+        // Of our own kinds everything is seen, labelled or not: a label can be put back only on what is
+        // seen to lack it.
+        let mut cliques =
+            caches.declare::<Object<PodClique>>(Selection::all(Resource::of::<PodClique>()));
         let (cliques_by_set, cliques_by_replica) = index_by_set(&mut cliques);
         let cliques_by_group =
-            cliques.index(|view| in_namespace(view.meta(), labels::POD_CLIQUE_SCALING_GROUP));
-        let cliques_by_base_gang =
-            cliques.index(|view| in_namespace(view.meta(), labels::BASE_POD_GANG));
+            cliques.index(|view| group_of(view.meta()).map(|group| group.to_string()));
+        let cliques_by_base_gang = cliques.index(|view| {
+            let gang = view.meta.labels.get(labels::BASE_POD_GANG)?;
+            Some(ObjectKey::new(&view.meta.key.namespace, gang).to_string())
+        });
         let cliques = BySet {
             store: caches.start(cliques),
             set: cliques_by_set,
@@ -157,10 +172,10 @@ impl World {
             cliques_by_base_gang,
             pods: caches.start(pods),
             pods_by_clique,
-            groups: by_set(caches, Resource::of::<PodCliqueScalingGroup>()),
-            gangs: by_set(caches, Resource::of::<PodGang>()),
-            services: by_set(caches, SERVICES),
-            autoscalers: by_set(caches, AUTOSCALERS),
+            groups: by_set(caches, Selection::all(Resource::of::<PodCliqueScalingGroup>())),
+            gangs: by_set(caches, Selection::all(Resource::of::<PodGang>())),
+            services: by_set(caches, managed(SERVICES)),
+            autoscalers: by_set(caches, managed(AUTOSCALERS)),
             service_accounts: plain(caches, SERVICE_ACCOUNTS),
             roles: plain(caches, ROLES),
             role_bindings: plain(caches, ROLE_BINDINGS),

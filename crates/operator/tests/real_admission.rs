@@ -7,103 +7,314 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
+mod admission;
 mod support;
 
+use admission::{authorizer, create, good, update};
 use grove_api::OperatorConfiguration;
+use grove_runtime::clock::Clock;
+use http::Method;
 use serde_json::{Value, json};
-use support::{DEADLINE, NAMESPACE, World};
+use support::kinds::{CLIQUES, GANGS, Kind, PODS, SERVICES, SETS};
+use support::mirror::{Mirror, Namespace, send, text};
+use support::{NAMESPACE, Setup, World, sets};
+use tokio::net::TcpListener;
 use xtask::cluster::{Cluster, Options as ClusterOptions, Parts};
 
-const SET: &str = include_str!("../../../examples/minimal.yaml");
+// === rules ===
 
-fn set() -> Value {
-    let clique = |name: &str, replicas: i32| {
-        json!({"name": name, "spec": {
-            "roleName": name, "replicas": replicas,
-            "podSpec": {"containers": [{"name": "c", "image": "busybox"}]},
-        }})
-    };
-    json!({
-        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
-        "metadata": {"name": "service", "namespace": "default"},
-        "spec": {"replicas": 1, "template": {"cliques": [clique("leader", 1), clique("worker", 3)]}},
-    })
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn every_rule_of_admission_is_answered() {
+    let world = World::api_server();
+    let operator = world.operator(Setup::default()).await;
+    let client = world.cluster.admin().client().await.unwrap();
+
+    let mut wrong = admission::wrong_answers(&client, Method::POST, &good(), &create::rows()).await;
+    let path = SETS.in_namespace(admission::NAMESPACE);
+    let stored = send(&client, Method::POST, &path, &good()).await.unwrap();
+    wrong.extend(admission::wrong_answers(&client, Method::PATCH, &stored, &update::rows()).await);
+    let mut unordered = good();
+    unordered["metadata"]["name"] = json!("unordered");
+    unordered["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
+    send(&client, Method::POST, &path, &unordered).await.unwrap();
+    unordered["spec"]["template"]["cliques"].as_array_mut().unwrap().swap(0, 1);
+    let swapped = send(&client, Method::PATCH, &format!("{path}/unordered"), &unordered).await;
+    wrong.extend(
+        swapped.err().map(|refusal| format!("another order, where there is none: {refusal}")),
+    );
+    assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
+    operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn sets_are_completed_and_checked_before_they_are_stored() {
-    let world = World::start(Parts::ApiServer);
-    let operator = world.operator("leaderElection: {enabled: true}").await;
+async fn sets_are_completed_before_they_are_stored() {
+    let world = World::api_server();
+    let operator = world.operator(Setup::default()).await;
+    let client = world.cluster.admin().client().await.unwrap();
+    let mut set = sets::set("x", &[sets::clique("a", 3), sets::clique("b", 1)], &[]);
+    let template = &mut set["spec"]["template"];
+    template["cliques"][0]["spec"]["autoScalingConfig"] = json!({ "maxReplicas": 5 });
+    template["podCliqueScalingGroups"] = json!([{ "name": "g", "cliqueNames": ["b"], "replicas": 2, "scaleConfig": { "maxReplicas": 5 } }]);
 
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
-    let stored: Value = serde_json::from_str(&world.apply(&set()).unwrap()).unwrap();
+    let path = SETS.in_namespace("default");
+    let stored = send(&client, Method::POST, &path, &set).await.unwrap();
     let template = &stored["spec"]["template"];
-    assert_eq!(template["terminationDelay"], "4h0m0s");
-    assert_eq!(template["headlessServiceConfig"]["publishNotReadyAddresses"], true);
-    assert_eq!(template["cliques"][1]["spec"]["minAvailable"], 3);
-    assert_eq!(template["cliques"][1]["spec"]["podSpec"]["restartPolicy"], "Always");
-
-    let mut changed = set();
-    changed["spec"]["template"]["cliques"][1]["spec"]["minAvailable"] = json!(2);
-    let refused = world.apply(&changed).unwrap_err();
-    assert!(refused.contains("pcs.validating.webhooks.grove.io"), "{refused}");
-    assert!(refused.contains("field is immutable"), "{refused}");
-    let mut broken = set();
-    broken["metadata"]["name"] = json!("broken");
-    broken["spec"]["template"]["terminationDelay"] = json!("abc");
-    let refused = world.apply(&broken).unwrap_err();
-    assert!(refused.contains("time: invalid duration"), "{refused}");
-
+    for (pointer, value) in [
+        ("/cliqueStartupType", json!("CliqueStartupTypeAnyOrder")),
+        ("/terminationDelay", json!("4h0m0s")),
+        ("/headlessServiceConfig/publishNotReadyAddresses", json!(true)),
+        ("/cliques/0/spec/minAvailable", json!(3)),
+        ("/cliques/0/spec/autoScalingConfig/minReplicas", json!(3)),
+        ("/cliques/0/spec/podSpec/restartPolicy", json!("Always")),
+        ("/cliques/0/spec/podSpec/terminationGracePeriodSeconds", json!(30)),
+        ("/podCliqueScalingGroups/0/minAvailable", json!(1)),
+        ("/podCliqueScalingGroups/0/scaleConfig/minReplicas", json!(2)),
+    ] {
+        assert_eq!(template.pointer(pointer), Some(&value), "{pointer}");
+    }
+    let short = json!({ "spec": { "template": { "terminationDelay": "90s" } } });
+    let changed = send(&client, Method::PATCH, &format!("{path}/x"), &short).await.unwrap();
+    assert_eq!(changed["spec"]["template"]["terminationDelay"], "1m30s");
     operator.stop().await;
-    let holder = ["get", "lease", "grove-operator-leader-election", "-n", NAMESPACE];
-    let path = ["-o", "jsonpath={.spec.holderIdentity}"];
-    let holder = world.cluster.kubectl(&[&holder[..], &path].concat()).unwrap();
-    assert_eq!(holder, "", "the lease is released");
-    let down = world.apply(&broken).unwrap_err();
-    assert!(down.contains("failed calling webhook"), "nothing is stored unchecked: {down}");
+}
+
+// === the authorizer ===
+
+/// Everything there is, with autoscalers.
+async fn deploy(mirror: &Mirror) -> Namespace {
+    let namespace = mirror.namespace("default");
+    let mut set = sets::small("x");
+    set["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
+        json!({ "maxReplicas": 5 });
+    namespace.create(SETS, &set).await;
+    // Nothing schedules them here, but they are all made.
+    namespace.until_is("pods are made", |state| state.of(PODS).len() == 5).await;
+    namespace
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn managed_objects_are_changed_by_the_operator_only() {
-    let world = World::start(Parts::ApiServer);
-    let operator = world.operator("authorizer: {enabled: true}").await;
-    world.apply(&set()).unwrap();
-    let alice = world.cluster.user("alice", &["system:masters"]).unwrap();
-    let made = ["wait", "service/service-0", "--for=create", "--timeout=60s"];
-    world.cluster.kubectl(&made).unwrap();
+    let world = World::api_server();
+    let configuration = "authorizer: {enabled: true, exemptServiceAccountUserNames: [exempt]}";
+    let setup = Setup { configuration, ..Setup::default() };
+    let operator = world.operator(setup).await;
+    let mirror = world.mirror().await;
+    let namespace = deploy(&mirror).await;
+    let user = async |name: &str| {
+        world.cluster.user(name, &["system:masters"]).unwrap().client().await.unwrap()
+    };
+    let (alice, exempt) = (user("alice").await, user("exempt").await);
 
-    let annotate = ["annotate", "service", "service-0", "touched=yes"];
-    let denied = world.as_user(&alice, &annotate).unwrap_err();
-    assert!(
-        denied.contains("creation/updation of resource: default/service-0 is not allowed"),
-        "{denied}"
-    );
-    let denied = world.as_user(&alice, &["delete", "service", "service-0"]).unwrap_err();
-    assert!(denied.contains("deletion of resource: default/service-0 is not allowed"), "{denied}");
+    let nothing: [String; 0] = [];
+    assert_eq!(authorizer::wrong_answers(&alice, false).await, nothing);
+    assert_eq!(authorizer::wrong_answers(&exempt, true).await, nothing);
 
-    let off = ["annotate", "pcs", "service", "grove.io/disable-managed-resource-protection=true"];
-    world.cluster.kubectl(&off).unwrap();
+    // What says that it is managed and belongs to no set is nobody's to protect.
+    let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator" });
+    let mut stray = json!({ "metadata": { "name": "stray", "labels": labels }, "spec": { "clusterIP": "None" } });
+    namespace.create(SERVICES, &stray).await;
+    let touch = json!({ "metadata": { "annotations": { "touched": "yes" } } });
+    let path = |name: &str| format!("{}/{name}", SERVICES.in_namespace("default"));
+    send(&alice, Method::PATCH, &path("stray"), &touch).await.unwrap();
+    stray["metadata"]["name"] = json!("orphan");
+    stray["metadata"]["labels"]["app.kubernetes.io/part-of"] = json!("gone");
+    namespace.create(SERVICES, &stray).await;
+    send(&alice, Method::PATCH, &path("orphan"), &touch).await.unwrap();
+    // Scaling is for everybody: it goes to a subresource.
+    namespace.patch(CLIQUES, "x-0-router/scale", json!({ "spec": { "replicas": 2 } })).await;
+
+    let off = json!({ "metadata": { "annotations": {
+        "grove.io/disable-managed-resource-protection": "true" } } });
+    namespace.patch(SETS, "x", off).await;
     // The authorizer answers from its cache, which hears of the annotation a moment later.
     let allowed = async {
-        while world.as_user(&alice, &annotate).is_err() {
+        while send(&alice, Method::PATCH, &path("x-0"), &touch).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(operator.env.clock.timeout(DEADLINE, allowed).await.is_some());
+    assert!(operator.env.clock.timeout(support::DEADLINE, allowed).await.is_some());
+    assert_eq!(authorizer::wrong_answers(&alice, true).await, nothing);
     operator.stop().await;
 
     // With nobody to ask, managed objects stay as they are, and the certificate can be replaced.
-    let unreachable = world.as_user(&alice, &annotate).unwrap_err();
-    assert!(unreachable.contains("failed calling webhook"), "{unreachable}");
-    let secret = ["delete", "secret", "grove-webhook-server-cert", "-n", NAMESPACE];
-    world.cluster.kubectl(&secret).unwrap();
-    let again = world.operator("authorizer: {enabled: true}").await;
-    world
-        .as_user(&alice, &["annotate", "service", "service-0", "touched=again", "--overwrite"])
-        .unwrap();
+    let refusal = send(&alice, Method::PATCH, &path("x-0"), &touch).await.unwrap_err();
+    assert!(refusal.contains("failed calling webhook"), "{refusal}");
+    let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/grove-webhook-server-cert");
+    send(&alice, Method::DELETE, &secret, &Value::Null).await.unwrap();
+    let again = world.operator(setup).await;
+    let allowed = async {
+        while send(&alice, Method::PATCH, &path("x-0"), &touch).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(again.env.clock.timeout(support::DEADLINE, allowed).await.is_some());
     again.stop().await;
+}
+
+// === webhooks that do not work ===
+
+/// Whether nothing of a set is there, not even the set.
+async fn is_nowhere(client: &kube::Client, name: &str) -> bool {
+    let path = format!("{}/{name}", SETS.in_namespace("default"));
+    let found = send(client, Method::GET, &path, &Value::Null).await;
+    let is_empty = async |kind: Kind| {
+        let part_of = format!("labelSelector=app.kubernetes.io/part-of%3D{name}");
+        let path = format!("{}?{part_of}", kind.in_namespace("default"));
+        let list = send(client, Method::GET, &path, &Value::Null).await.unwrap();
+        list["items"].as_array().unwrap().is_empty()
+    };
+    found.unwrap_err().starts_with("404 ")
+        && is_empty(CLIQUES).await
+        && is_empty(GANGS).await
+        && is_empty(PODS).await
+        && is_empty(SERVICES).await
+}
+
+async fn refused(client: &kube::Client, webhook: &str, cause: &str) {
+    let path = SETS.in_namespace("default");
+    let refusal = send(client, Method::POST, &path, &sets::small("late")).await.unwrap_err();
+    let expected = format!("500 Internal error occurred: failed calling webhook \"{webhook}\"");
+    assert!(refusal.starts_with(&expected), "{refusal}");
+    assert!(refusal.contains(cause), "{refusal}");
+    assert!(is_nowhere(client, "late").await);
+}
+
+const DEFAULTING: &str = "pcs.defaulting.webhooks.grove.io";
+const VALIDATING: &str = "pcs.validating.webhooks.grove.io";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
+    let world = World::api_server();
+    let operator = world.operator(Setup::default()).await;
+    let mirror = world.mirror().await;
+    let client = mirror.client();
+    let namespace = deploy(&mirror).await;
+
+    // Slow: the first webhook answers, the second never does.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", silent.local_addr().unwrap());
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let slow = json!([
+        { "op": "replace", "path": "/webhooks/0/clientConfig/url", "value": url },
+        { "op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 1 },
+    ]);
+    let path = format!("{configurations}/podcliqueset-validating-webhook");
+    send(client, Method::PATCH, &path, &slow).await.unwrap();
+    until_refused_by(client, VALIDATING).await;
+    refused(client, VALIDATING, "context deadline exceeded").await;
+    // Meanwhile, what is stored scales: that goes to a subresource.
+    namespace.patch(SETS, "x/scale", json!({ "spec": { "replicas": 2 } })).await;
+    namespace.until_is("the second replica", |state| state.of(PODS).len() == 10).await;
+
+    // Down.
+    operator.stop().await;
+    refused(client, DEFAULTING, "connection refused").await;
+
+    // Expired: an operator that believes to live last week makes certificates for last week.
+    let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/grove-webhook-server-cert");
+    send(client, Method::DELETE, &secret, &Value::Null).await.unwrap();
+    let week = jiff::SignedDuration::from_hours(7 * 24);
+    let clock = Clock::at(Clock::system().wall() - week);
+    let stale = world.start_operator_at(clock, Setup::default()).await;
+    stale.ready().await;
+    refused(client, DEFAULTING, "certificate has expired").await;
+    stale.crash().await;
+
+    // The next one finds the expired certificate and renews it.
+    let operator = world.operator(Setup::default()).await;
+    let admitted = async {
+        while namespace.try_create(SETS, &sets::small("late")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let in_time = Clock::system().timeout(support::DEADLINE, admitted).await;
+    assert!(in_time.is_some(), "admission works again");
+    namespace.until_is("its pods are made", |state| state.of(PODS).len() == 15).await;
+    operator.stop().await;
+}
+
+/// A change of a webhook configuration works some time after it is stored.
+async fn until_refused_by(client: &kube::Client, webhook: &str) {
+    let path = format!("{}?dryRun=All", SETS.in_namespace("default"));
+    let refused = async {
+        loop {
+            let answer = send(client, Method::POST, &path, &sets::small("late")).await;
+            if answer.is_err_and(|refusal| refusal.contains(webhook)) {
+                return;
+            }
+        }
+    };
+    Clock::system().timeout(support::DEADLINE, refused).await.expect("the change works");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_set_that_breaks_the_rules_of_today_can_be_deleted() {
+    let world = World::api_server();
+    let operator = world.operator(Setup::default()).await;
+    let mirror = world.mirror().await;
+    let namespace = deploy(&mirror).await;
+    operator.stop().await;
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let client = mirror.client();
+    for path in [
+        format!("{configurations}/podcliqueset-validating-webhook"),
+        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/\
+         podcliqueset-defaulting-webhook"
+            .to_owned(),
+    ] {
+        send(client, Method::DELETE, &path, &Value::Null).await.unwrap();
+    }
+    let wrong = json!([{
+        "op": "replace", "path": "/spec/template/cliques/0/spec/minAvailable", "value": 9,
+    }]);
+    // The API server forgets the webhooks some time after they are gone.
+    let stored = async {
+        while namespace.try_patch(SETS, "x", wrong.clone()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(Clock::system().timeout(support::DEADLINE, stored).await.is_some());
+
+    let operator = world.operator(Setup::default()).await;
+    namespace.delete(SETS, "x").await;
+    namespace.until_gone(SETS, "x").await;
+    operator.stop().await;
+}
+
+// === installation ===
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
+    let world = World::api_server();
+    let operator = world.operator(Setup { init_image: None, ..Setup::default() }).await;
+    let mirror = world.mirror().await;
+    let namespace = mirror.namespace("default");
+    let mut set = sets::set("x", &[sets::clique("a", 1), sets::clique("b", 1)], &[]);
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
+    namespace.create(SETS, &set).await;
+
+    let error = namespace
+        .until("the problem is told", |state| {
+            let clique = state.get(CLIQUES, "x-0-b")?;
+            clique["status"]["lastErrors"].get(0).cloned()
+        })
+        .await;
+    assert_eq!(error["code"], "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING");
+    let description = text(&error["description"]);
+    assert!(description.contains("GROVE_INIT_CONTAINER_IMAGE"), "{description}");
+    namespace.until_is("others are made", |state| state.of(PODS).len() == 1).await;
+    operator.stop().await;
+
+    let operator = world.operator(Setup::default()).await;
+    namespace.until_is("all are made", |state| state.of(PODS).len() == 2).await;
+    namespace.until_field(CLIQUES, "x-0-b", "/status/lastErrors", json!(null)).await;
+    operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,9 @@
 //! A problem with some pods does not keep the others waiting: whatever can be done is planned, and
 //! the problem is reported beside the plan.
 
-use grove_api::{PodClique, finalizers};
+use std::sync::Arc;
+
+use grove_api::{PodClique, finalizers, labels};
 use grove_backends::Preparation;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
 use grove_core::status::{self, CliqueFacts, Outcome, Target};
@@ -17,7 +19,7 @@ use super::observe::{Observed, Place};
 use crate::coalesce::{Report, patience};
 use crate::converge;
 use crate::events;
-use crate::objects::Object;
+use crate::objects::{Object, Pod};
 use crate::plan::Plan;
 use crate::reconcile::ReconcileError;
 use crate::world::PODS;
@@ -65,7 +67,9 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     plan.step(add_finalizer(&observed.clique));
     let deletes = balance.delete.iter().filter_map(|pod| delete(observed, pod, "one too many"));
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
-    plan.step(creates.into_iter().chain(deletes).chain(lifts));
+    let staying = observed.pods.iter().filter(|pod| !balance.delete.contains(pod));
+    let labels = put_labels_back(observed, place, staying);
+    plan.step(creates.into_iter().chain(deletes).chain(lifts).chain(labels));
     Decision { plan, problem, waits: gates.hold.is_some() }
 }
 
@@ -97,8 +101,11 @@ pub(super) fn report(
 /// its own time.
 fn tear_down(observed: &Observed) -> Plan {
     let mut plan = Plan::default();
-    let staying = observed.pods.iter().filter(|pod| !pod.deleting);
-    plan.step(staying.filter_map(|pod| delete(observed, pod, "the PodClique is being deleted")));
+    if !own_finalizers(&observed.clique).iter().any(|one| one == finalizers::ORPHAN) {
+        let staying = observed.pods.iter().filter(|pod| !pod.deleting);
+        let reason = "the PodClique is being deleted";
+        plan.step(staying.filter_map(|pod| delete(observed, pod, reason)));
+    }
     plan.step(remove_finalizer(&observed.clique));
     plan
 }
@@ -182,6 +189,34 @@ fn pod_context<'a>(
         parents: &place.parents,
         init_image,
     }
+}
+
+/// Puts back the labels of pods that say where they belong. Pods share them with their PodClique.
+fn put_labels_back<'o>(
+    observed: &'o Observed,
+    place: &Place,
+    pods: impl Iterator<Item = &'o ObservedPod>,
+) -> Vec<Write> {
+    let clique = &observed.clique.meta;
+    let replica = place.set_replica.to_string();
+    let mut wanted: Vec<(&str, &str)> = vec![
+        (labels::PART_OF, &place.set.meta.key.name),
+        (labels::POD_CLIQUE, &clique.key.name),
+        (labels::POD_CLIQUE_SET_REPLICA_INDEX, &replica),
+    ];
+    let shared = [
+        labels::POD_GANG,
+        labels::BASE_POD_GANG,
+        labels::POD_CLIQUE_SCALING_GROUP,
+        labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX,
+    ];
+    wanted.extend(shared.iter().filter_map(|key| Some((*key, clique.labels.get(key)?))));
+    let stored = pods.filter(|pod| !pod.deleting).filter_map(|pod| observed.stored.get(&pod.name));
+    let put_back = |pod: &Arc<Pod>| {
+        let wanted = wanted.iter().copied();
+        converge::labels(PODS, pod.meta(), wanted, "labels that somebody changed")
+    };
+    stored.filter_map(put_back).collect()
 }
 
 fn delete(observed: &Observed, pod: &ObservedPod, reason: &'static str) -> Option<Write> {

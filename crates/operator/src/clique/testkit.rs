@@ -85,7 +85,8 @@ pub(super) fn pod(name: &str, index: u32) -> Value {
             "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z",
             "ownerReferences": [{ "apiVersion": "grove.io/v1alpha1", "kind": "PodClique",
                 "name": "x-0-a", "uid": "clique", "controller": true }],
-            "labels": { "grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0" },
+            "labels": { "grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0",
+                "app.kubernetes.io/part-of": "x", "grove.io/podcliqueset-replica-index": "0" },
         },
         "spec": {
             "hostname": format!("x-0-a-{index}"),

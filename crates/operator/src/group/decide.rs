@@ -80,9 +80,11 @@ fn generation_hash(set: &PodCliqueSet) -> Option<&str> {
 
 /// Takes the members along and lets go of the group. Finalizers of others stay.
 fn release(seen: &Observed, plan: &mut Plan) {
-    let members = seen.cliques.values().filter(|clique| is_alive(seen, clique));
-    plan.step(members.map(|clique| delete(clique, "its scaling group is being deleted")));
     let stored = stored_finalizers(&seen.group);
+    if !stored.iter().any(|one| one == finalizers::ORPHAN) {
+        let members = seen.cliques.values().filter(|clique| is_alive(seen, clique));
+        plan.step(members.map(|clique| delete(clique, "its scaling group is being deleted")));
+    }
     let others: Vec<String> = stored.iter().filter(|one| *one != FINALIZER).cloned().collect();
     if others.len() < stored.len() {
         plan.step([write_finalizers(&seen.group, &others, "its members are being deleted")]);
@@ -125,7 +127,7 @@ fn sync_members(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
             Some(live) if follows_template(place.layout.set()) => {
                 writes.extend(template.write(wanted, Some(live)));
             }
-            Some(_) => {}
+            Some(live) => writes.extend(template.put_labels_back(wanted, live)),
         }
     }
     decision.plan.step(writes);
@@ -207,6 +209,18 @@ impl<'a> Template<'a> {
         let stored = live.map(|live| &live.object);
         let wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
         converge::own(&wanted, live, "what the template says")
+    }
+
+    /// A member that is otherwise left alone keeps the labels that say where it belongs.
+    fn put_labels_back(&self, clique: &Clique<'_>, live: &Object<PodClique>) -> Option<Write> {
+        let hash = self.hashes.get(&clique.template.name)?;
+        let wanted =
+            children::pod_clique(self.layout, clique, hash, &self.owner, Some(&live.object));
+        let wanted = wanted.metadata.labels.unwrap_or_default();
+        let place = labels::PLACE_OF_POD_CLIQUE.iter();
+        let place = place.filter_map(|key| Some((*key, wanted.get(*key)?.as_str())));
+        let resource = Resource::of::<PodClique>();
+        converge::labels(resource, &live.meta, place, "labels that somebody changed")
     }
 }
 

@@ -23,7 +23,9 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
     let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
     let ours = held.iter().position(|one| one == finalizers::POD_CLIQUE_SET);
     if seen.set.meta.deleting {
-        plan.step(remove_children(seen, &children()));
+        if !held.iter().any(|one| one == finalizers::ORPHAN) {
+            plan.step(remove_children(seen, &children()));
+        }
         if let Some(position) = ours {
             held.remove(position);
             plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
@@ -41,11 +43,16 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
         (ROLE_BINDINGS, &seen.role_binding, children::role_binding(&layout)),
         (SECRETS, &seen.secret, children::token_secret(&layout)),
     ];
-    plan.step(access.into_iter().filter(|(_, live, _)| live.is_none()).filter_map(
-        |(resource, _, wanted)| {
-            converge::part(resource, wanted, None, "for the start-order container")
-        },
-    ));
+    let reason = "for the start-order container";
+    plan.step(access.into_iter().filter_map(|(resource, live, wanted)| match live {
+        None => converge::part(resource, wanted, None, reason),
+        Some(live) => {
+            let labels = wanted["metadata"]["labels"].as_object();
+            let labels = labels.into_iter().flatten();
+            let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+            converge::labels(resource, live, labels, reason)
+        }
+    }));
     plan
 }
 

@@ -1,23 +1,35 @@
-//! An operator on a real control plane, under its own role.
+//! An operator on a real control plane, under its own role, and ways to watch it.
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(clippy::print_stdout, reason = "shown when a test fails")]
 
+pub mod cases;
+pub mod kinds;
+pub mod mirror;
+pub mod picture;
+pub mod requests;
+pub mod sets;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use grove_api::OperatorConfiguration;
-use grove_operator::{Identity, Options, WebhookAddress};
+use grove_operator::{Identity, OperatorError, Options, WebhookAddress};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
-use kube::client::{Body, ClientBuilder};
+use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::Value;
-use tokio::sync::watch;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tower::util::MapRequestLayer;
-use xtask::cluster::{Cluster, Options as ClusterOptions, Parts, User};
+use xtask::cluster::{Cluster, Fleet, Kube, Options as ClusterOptions, Parts, User};
+
+use self::kinds::{CLIQUES, SETS};
+use self::mirror::Mirror;
+use self::requests::{Requests, Sent};
 
 pub const NAMESPACE: &str = "grove-system";
-const RBAC: &str = include_str!("../../../../deploy/operator/rbac.yaml");
+pub const RBAC: &str = include_str!("../../../../deploy/operator/rbac.yaml");
+/// Longer than anything here takes; a test that needs it has failed.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Registering webhooks by URL and installing CRDs is for operators outside a cluster and needs
@@ -41,28 +53,78 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: grove-op
 subjects: [{kind: ServiceAccount, name: grove-operator, namespace: grove-system}]
 ";
 
+const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
+
+/// How to run an operator.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Lines of the configuration file.
+    pub configuration: &'a str,
+    /// Who it is in the election.
+    pub instance: &'a str,
+    pub install_crds: bool,
+    pub init_image: Option<&'a str>,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self {
+            configuration: "",
+            instance: "operator-0",
+            install_crds: true,
+            init_image: Some("grove-initc:test"),
+        }
+    }
+}
+
+/// A control plane with the operator's role, and no operator yet.
 pub struct World {
     pub cluster: Cluster,
     operator: User,
+    witnesses: AtomicU32,
 }
 
 impl World {
-    pub fn start(parts: Parts) -> Self {
-        let cluster =
-            Cluster::start(ClusterOptions { parts, ..ClusterOptions::default() }).unwrap();
-        cluster.kubectl(&["create", "namespace", NAMESPACE]).unwrap();
-        for manifests in [RBAC, OUTSIDE] {
-            cluster.kubectl_with_stdin(&["apply", "-f", "-"], manifests).unwrap();
-        }
-        let name = format!("system:serviceaccount:{NAMESPACE}:grove-operator");
-        let operator = cluster.user(&name, &["system:serviceaccounts"]).unwrap();
-        Self { cluster, operator }
+    /// Objects are stored and admitted, nothing else acts on them.
+    pub fn api_server() -> Self {
+        Self::start(ClusterOptions { parts: Parts::ApiServer, ..ClusterOptions::default() })
     }
 
-    pub async fn operator(&self, configuration: &str) -> Operator {
+    /// Pods are scheduled and become ready.
+    pub fn full(kube: Kube) -> Self {
+        let options = ClusterOptions { kube, parts: Parts::Full, ..ClusterOptions::default() };
+        let world = Self::start(options);
+        world.cluster.nodes(&FLEET).unwrap();
+        world
+    }
+
+    fn start(options: ClusterOptions) -> Self {
+        let cluster = Cluster::start(options).unwrap();
+        cluster.kubectl(&["create", "namespace", NAMESPACE]).unwrap();
+        let manifests = format!("{RBAC}---{OUTSIDE}");
+        cluster.kubectl_with_stdin(&["apply", "-f", "-"], &manifests).unwrap();
+        let name = format!("system:serviceaccount:{NAMESPACE}:grove-operator");
+        let operator = cluster.user(&name, &["system:serviceaccounts"]).unwrap();
+        Self { cluster, operator, witnesses: AtomicU32::new(0) }
+    }
+
+    /// An operator that is ready.
+    pub async fn operator(&self, setup: Setup<'_>) -> Operator {
+        let operator = self.start_operator(setup).await;
+        operator.ready().await;
+        operator
+    }
+
+    /// An operator that has just been started.
+    pub async fn start_operator(&self, setup: Setup<'_>) -> Operator {
+        self.start_operator_at(Clock::system(), setup).await
+    }
+
+    /// An operator with an idea of its own of what time it is.
+    pub async fn start_operator_at(&self, clock: Clock, setup: Setup<'_>) -> Operator {
         let mut configuration = OperatorConfiguration::from_yaml(&format!(
-            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
-             {configuration}"
+            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{}",
+            setup.configuration
         ))
         .unwrap();
         // The system chooses free ports.
@@ -77,38 +139,37 @@ impl World {
         let options = Options {
             configuration,
             identity: Identity {
-                instance: "operator-0".to_owned(),
+                instance: setup.instance.to_owned(),
                 namespace: NAMESPACE.to_owned(),
                 service_account: "grove-operator".to_owned(),
             },
             webhooks: WebhookAddress::Host("127.0.0.1".to_owned()),
-            install_crds: true,
-            init_image: Some("grove-initc:test".to_owned()),
+            install_crds: setup.install_crds,
+            init_image: setup.init_image.map(str::to_owned),
         };
-        let env = Env::new(Clock::system(), 1);
-        let (client, writes) = self.counting_client().await;
+        let env = Env::new(clock, 1);
+        let requests = Requests::new();
+        let client = requests.of(self.client_of(&self.operator).await);
         let task = tokio::task::spawn(grove_operator::run(client, options, env.clone()));
-        let operator = Operator { env, writes, task };
-        operator.ready().await;
-        operator
+        Operator { env, requests, task }
     }
 
-    /// A client of the operator's user, and how many writes it has sent, leases left out.
-    async fn counting_client(&self) -> (kube::Client, watch::Receiver<usize>) {
-        let kubeconfig = Kubeconfig::read_from(self.operator.kubeconfig()).unwrap();
+    /// The same client that the program has.
+    async fn client_of(&self, user: &User) -> Client {
+        let kubeconfig = Kubeconfig::read_from(user.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        config.default_retry = false;
-        let (count, writes) = watch::channel(0);
-        let layer = MapRequestLayer::new(move |request: http::Request<Body>| {
-            let reads = request.method() == http::Method::GET;
-            if !reads && !request.uri().path().contains("/leases") {
-                count.send_modify(|count| *count += 1);
-            }
-            request
-        });
-        let client = ClientBuilder::try_from(config).unwrap().with_layer(&layer).build();
-        (client, writes)
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        grove_runtime::client::client(config, "grove-operator/test").unwrap()
+    }
+
+    /// A client of the operator's user that nobody listens to.
+    pub async fn client_of_operator(&self) -> Client {
+        self.client_of(&self.operator).await
+    }
+
+    /// Everything there is, followed as the administrator. The CRDs have to be there.
+    pub async fn mirror(&self) -> Mirror {
+        Mirror::start(self.cluster.admin().client().await.unwrap()).await
     }
 
     pub fn apply(&self, object: &Value) -> Result<String, String> {
@@ -120,36 +181,77 @@ impl World {
     pub fn as_user(&self, user: &User, args: &[&str]) -> Result<String, String> {
         self.cluster.kubectl_as(user, args).map_err(|error| format!("{error:#}"))
     }
+
+    /// Waits until the operator has dealt with everything that happened before. A witness shows it:
+    /// a set that is created now has come and gone, and on its way it went through every cache and
+    /// every queue behind whatever was there. It also changes its status in a way that nobody waits
+    /// for, which is written as late as any such change from before.
+    pub async fn settled(&self, mirror: &Mirror) {
+        let number = self.witnesses.fetch_add(1, Ordering::Relaxed);
+        let namespace = mirror.new_namespace(&format!("{WITNESS}{number}")).await;
+        let cliques = [sets::clique_with_min("alone", 3, 1), sets::clique("member", 1)];
+        let set = sets::set("x", &cliques, &[sets::group("g", &["member"], 1, 1)]);
+        namespace.create(SETS, &set).await;
+        namespace.until_complete(4).await;
+        let fewer = json!({ "spec": { "replicas": 2 } });
+        namespace.patch(CLIQUES, "x-0-alone/scale", fewer).await;
+        namespace.until_complete(3).await;
+        namespace.delete(SETS, "x").await;
+        namespace.until_is("the witness is gone", mirror::State::is_empty).await;
+    }
+
+    /// Waits until the operator has nothing to write any more that a choice is interested in.
+    pub async fn quiet(
+        &self,
+        mirror: &Mirror,
+        requests: &Requests,
+        choice: impl Fn(&Sent) -> bool + Copy,
+    ) {
+        let silence = async {
+            loop {
+                let mark = requests.mark();
+                self.settled(mirror).await;
+                if requests.writes_since(mark, choice).is_empty() {
+                    return;
+                }
+            }
+        };
+        let in_time = Clock::system().timeout(DEADLINE, silence).await;
+        assert!(in_time.is_some(), "the operator writes and writes");
+    }
 }
 
+const VALIDATING: &str = "validatingwebhookconfigurations/podcliqueset-validating-webhook";
+
+/// What the namespaces of witnesses begin with.
+const WITNESS: &str = "witness-";
+
+/// Whether a request is not for a witness.
+pub fn is_of_interest(sent: &Sent) -> bool {
+    !sent.path.contains(&format!("/namespaces/{WITNESS}"))
+}
+
+/// An operator that runs as a part of the test.
 pub struct Operator {
     pub env: Env,
-    /// How many writes it has sent, leases left out.
-    pub writes: watch::Receiver<usize>,
-    task: JoinHandle<Result<(), grove_operator::OperatorError>>,
+    pub requests: Requests,
+    task: JoinHandle<Result<(), OperatorError>>,
 }
 
 impl Operator {
-    async fn ready(&self) {
-        // The parts announce themselves before the first of them is ready.
+    pub async fn ready(&self) {
         let ready = async {
-            while self.env.readiness.missing().is_empty() {
-                tokio::task::yield_now().await;
-            }
+            // The last part that announces itself is the one that registers the webhooks.
+            self.requests.until(|sent| sent.registers(VALIDATING)).await;
             self.env.readiness.until_ready().await;
         };
         let in_time = self.env.clock.timeout(DEADLINE, ready).await;
         assert!(in_time.is_some(), "not ready: {:?}", self.env.readiness.missing());
     }
 
-    /// Waits until nothing is written for a while: the caches have seen everything and no key is
-    /// on its way.
-    pub async fn settled(&self) {
-        let mut writes = self.writes.clone();
-        let quiet = Duration::from_secs(3);
-        while let Some(changed) = self.env.clock.timeout(quiet, writes.changed()).await {
-            changed.unwrap();
-        }
+    /// The writes since a moment, besides those for the lease and for witnesses.
+    pub fn writes_since(&self, mark: usize) -> Vec<String> {
+        self.requests.writes_since(mark, is_of_interest)
     }
 
     pub async fn stop(self) {

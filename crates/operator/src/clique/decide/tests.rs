@@ -239,6 +239,21 @@ fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
 }
 
 #[test]
+fn labels_of_pods_that_somebody_changed_are_put_back() {
+    let mut stray = pod("p", 0);
+    stray["metadata"]["labels"] = json!({ "grove.io/podgang": "other", "theirs": "stays" });
+    let pods = vec![Arc::new(read(&stray)), Arc::new(read(&pod("q", 1)))];
+
+    let plan = decide(&observed(unchanged(), pods), setup()).plan;
+
+    assert_eq!(lines(&plan), ["merge-patch ns/p"]);
+    let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("a patch") };
+    let expected = json!({ "app.kubernetes.io/part-of": "x", "grove.io/podclique": "x-0-a",
+        "grove.io/podgang": "x-0", "grove.io/podcliqueset-replica-index": "0" });
+    assert_eq!(patch["metadata"]["labels"], expected);
+}
+
+#[test]
 fn pods_with_unclear_indices_are_reported() {
     let mut strange = pod("p", 1);
     strange["spec"]["hostname"] = "strange".into();

@@ -1,0 +1,127 @@
+//! The rules of admission as rows: what is changed in a good set, and what the API server answers.
+
+pub(crate) mod authorizer;
+pub(crate) mod create;
+pub(crate) mod update;
+
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::support::kinds::SETS;
+use crate::support::mirror::{name_of, send};
+
+pub(crate) const NAMESPACE: &str = "default";
+
+/// A change of the good set.
+pub(crate) type Change = fn(&mut Value);
+
+/// What becomes of a request.
+pub(crate) enum Answer {
+    Accepted,
+    /// The code, and what the message has to contain.
+    Refused(u16, &'static [&'static str]),
+}
+
+pub(crate) type Row = (&'static str, Change, Answer);
+
+/// By one of our webhooks.
+pub(crate) const fn denied(texts: &'static [&'static str]) -> Answer {
+    Answer::Refused(403, texts)
+}
+
+/// By the schema, or by the API server itself.
+pub(crate) const fn invalid(texts: &'static [&'static str]) -> Answer {
+    Answer::Refused(422, texts)
+}
+
+impl Answer {
+    /// What is wrong with the answer that came.
+    fn compare(&self, came: &Result<Value, String>) -> Option<String> {
+        match (self, came) {
+            (Self::Accepted, Ok(_)) => None,
+            (Self::Accepted, Err(refusal)) => Some(format!("refused: {refusal}")),
+            (Self::Refused(..), Ok(_)) => Some("accepted".to_owned()),
+            (Self::Refused(code, texts), Err(refusal)) => {
+                let right = refusal.starts_with(&format!("{code} "))
+                    && texts.iter().all(|text| refusal.contains(text));
+                (!right).then(|| format!("not with {code} {texts:?}, but: {refusal}"))
+            }
+        }
+    }
+}
+
+/// A set that breaks no rule, with everything that a rule is about.
+pub(crate) fn good() -> Value {
+    let pod = json!({
+        "containers": [{ "name": "c", "image": "busybox", "env": [{ "name": "A" }] }],
+    });
+    let clique = |name: &str| {
+        json!({ "name": name, "labels": { "app": name }, "spec": {
+            "roleName": name, "replicas": 3, "minAvailable": 2, "podSpec": pod,
+        }})
+    };
+    let requests = json!([{ "name": "g", "exactly": { "deviceClassName": "gpu" } }]);
+    json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
+        "metadata": { "name": "demo", "namespace": NAMESPACE },
+        "spec": { "replicas": 1, "template": {
+            "cliqueStartupType": "CliqueStartupTypeInOrder",
+            "resourceClaimTemplates": [
+                { "name": "gpu", "templateSpec": { "spec": { "devices": { "requests": requests } } } },
+            ],
+            "resourceSharing": [{ "name": "gpu", "scope": "AllReplicas", "filter": {
+                "childCliqueNames": ["router"], "childScalingGroupNames": ["decode"],
+            }}],
+            "cliques": [clique("router"), clique("leader"), clique("worker")],
+            "podCliqueScalingGroups": [{
+                "name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 3,
+                "minAvailable": 2,
+            }],
+        }},
+    })
+}
+
+pub(crate) fn template(set: &mut Value) -> &mut Value {
+    &mut set["spec"]["template"]
+}
+
+/// The clique that stands alone.
+pub(crate) fn router(set: &mut Value) -> &mut Value {
+    &mut template(set)["cliques"][0]
+}
+
+pub(crate) fn group(set: &mut Value) -> &mut Value {
+    &mut template(set)["podCliqueScalingGroups"][0]
+}
+
+pub(crate) fn remove(value: &mut Value, key: &str) {
+    value.as_object_mut().unwrap().remove(key);
+}
+
+pub(crate) fn explicit(set: &mut Value) {
+    template(set)["cliqueStartupType"] = json!("CliqueStartupTypeExplicit");
+}
+
+/// Sends every changed set without storing it, and tells which answers are wrong.
+pub(crate) async fn wrong_answers(
+    client: &Client,
+    method: Method,
+    base: &Value,
+    rows: &[Row],
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (what, change, answer) in rows {
+        let mut set = base.clone();
+        change(&mut set);
+        let sets = SETS.in_namespace(NAMESPACE);
+        let (path, body) = match method {
+            Method::POST => (sets, set),
+            // Only the change: the operator changes other things meanwhile.
+            _ => (format!("{sets}/{}", name_of(base)), json!(json_patch::diff(base, &set))),
+        };
+        let came = send(client, method.clone(), &format!("{path}?dryRun=All"), &body).await;
+        wrong.extend(answer.compare(&came).map(|text| format!("{what}: {text}")));
+    }
+    wrong
+}

@@ -1,0 +1,84 @@
+//! How sets go, and come again.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Bench, hold_terminating, pod, release, rules};
+use crate::support::kinds::{CLIQUES, GANGS, PODS, SERVICES, SETS};
+use crate::support::mirror::{Namespace, State, send};
+use crate::support::sets::{small, with_replicas};
+
+rules! {
+    "a deleted set takes everything along": everything,
+    "a set that is deleted in the foreground takes everything along": foreground,
+    "finalizers of others keep what they are on, and nothing else": finalizers,
+    "a set that comes back at once waits for its former parts and takes none of them": comes_back,
+    "a namespace goes with the sets in it": namespace_goes,
+}
+
+async fn everything(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+
+    namespace.delete(SETS, "x").await;
+    namespace.until_is("nothing is left", State::is_empty).await;
+    assert_eq!(namespace.look(|state| state.ever(PODS)), 10, "none is made on the way");
+}
+
+async fn foreground(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+
+    let options = json!({ "propagationPolicy": "Foreground" });
+    let path = format!("{}/x", SETS.in_namespace(&namespace.name));
+    send(bench.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
+    namespace.until_is("nothing is left", State::is_empty).await;
+}
+
+async fn finalizers(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let waits =
+        json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "somebody.else/waits" }]);
+    namespace.patch(CLIQUES, "x-0-router", waits).await;
+
+    namespace.delete(SETS, "x").await;
+    namespace
+        .until_is("only that clique is left, without our finalizer", |state| {
+            let clique = state.get(CLIQUES, "x-0-router").unwrap();
+            clique["metadata"]["finalizers"] == json!(["somebody.else/waits"])
+                && state.names(CLIQUES) == ["x-0-router"]
+                && [SETS, PODS, GANGS, SERVICES].iter().all(|kind| state.of(*kind).is_empty())
+        })
+        .await;
+    namespace.patch(CLIQUES, "x-0-router", json!({ "metadata": { "finalizers": null } })).await;
+    namespace.until_is("nothing is left", State::is_empty).await;
+}
+
+async fn comes_back(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let uid = |name: &str| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
+    let first = uid("x-0-router");
+    let waits =
+        json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "somebody.else/waits" }]);
+    namespace.patch(CLIQUES, "x-0-router", waits).await;
+    let held = hold_terminating(&namespace, &pod(&namespace, "x-0-decode-0-leader", 0)).await;
+
+    namespace.delete(SETS, "x").await;
+    namespace.until_gone(SETS, "x").await;
+    namespace.create(SETS, &small("x")).await;
+    // Everything that is not in anybody's way is made at once.
+    namespace.until_field(CLIQUES, "x-0-decode-1-worker", "/status/replicas", json!(1)).await;
+    bench.world.settled(&bench.mirror).await;
+    assert_eq!(uid("x-0-router"), first, "nothing takes the place of what is not gone");
+    namespace.patch(CLIQUES, "x-0-router", json!({ "metadata": { "finalizers": null } })).await;
+    release(&namespace, &held).await;
+    namespace.until_complete(5).await;
+    assert_ne!(uid("x-0-router"), first);
+}
+
+async fn namespace_goes(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let path = format!("/api/v1/namespaces/{}", namespace.name);
+    let client = bench.mirror.client();
+
+    send(client, Method::DELETE, &path, &Value::Null).await.unwrap();
+    namespace.until_is("nothing is left", |state| state.objects.is_empty()).await;
+}

@@ -1,0 +1,96 @@
+//! What is told with events.
+
+use serde_json::{Value, json};
+
+use super::{Bench, pod, rules, scale};
+use crate::support::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
+use crate::support::mirror::{Namespace, State, name_of, text};
+use crate::support::sets::{small, with_replicas};
+
+rules! {
+    "what is made and removed is told where a user looks": told,
+    "the loss of all pods is told": lost,
+}
+
+/// An event: reason, and kind and name of what it is about.
+type About = (&'static str, &'static str, &'static str);
+
+fn find(state: &State, (reason, kind, name): About) -> Option<&Value> {
+    let mut events = state.of(EVENTS).into_iter();
+    events
+        .find(|event| {
+            let about = &event["involvedObject"];
+            event["reason"] == reason && about["kind"] == kind && about["name"] == name
+        })
+        .map(|event| &**event)
+}
+
+/// Waits for events of a controller.
+async fn until_told(namespace: &Namespace, controller: &str, about: &[About]) {
+    for one in about {
+        let what = format!("{one:?} is told");
+        let event = namespace.until(&what, |state| find(state, *one).cloned()).await;
+        assert_eq!(event["source"]["component"], controller, "{one:?}");
+        assert_eq!(event["type"], "Normal", "{one:?}");
+    }
+}
+
+const OF_SETS: &str = "podcliqueset-controller";
+const OF_GROUPS: &str = "podcliquescalinggroup-controller";
+const OF_CLIQUES: &str = "podclique-controller";
+
+async fn told(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    let made: [About; 3] = [
+        ("PodCliqueCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
+        ("PodCliqueScalingGroupCreateSuccessful", "PodCliqueSet", "x"),
+        ("PodGangCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
+    ];
+    until_told(&namespace, OF_SETS, &made).await;
+    let members: [About; 1] =
+        [("PodCliqueCreateSuccessful", "PodCliqueScalingGroup", "x-1-decode")];
+    until_told(&namespace, OF_GROUPS, &members).await;
+    let pods: [About; 2] = [
+        ("PodCreateSuccessful", "PodClique", "x-0-router"),
+        ("PodCreateSuccessful", "PodClique", "x-1-decode-1-worker"),
+    ];
+    until_told(&namespace, OF_CLIQUES, &pods).await;
+
+    scale(&namespace, CLIQUES, "x-0-router", 2).await;
+    namespace.until_complete(11).await;
+    scale(&namespace, CLIQUES, "x-0-router", 1).await;
+    until_told(&namespace, OF_CLIQUES, &[("PodDeleteSuccessful", "PodClique", "x-0-router")]).await;
+    scale(&namespace, GROUPS, "x-0-decode", 1).await;
+    let replica: About = ("PodCliqueScalingGroupReplicaDeleteSuccessful", "PodCliqueSet", "x");
+    until_told(&namespace, OF_GROUPS, &[replica]).await;
+    let message = namespace.look(|state| find(state, replica).unwrap()["message"].clone());
+    assert_eq!(message, "Deleted PodCliqueScalingGroup x-0-decode replicaIndex: 1");
+    scale(&namespace, SETS, "x", 1).await;
+    let removed: [About; 3] = [
+        ("PodCliqueDeleteSuccessful", "PodCliqueSet", "x"),
+        ("PodCliqueScalingGroupDeleteSuccessful", "PodCliqueSet", "x"),
+        ("PodGangDeleteSuccessful", "PodCliqueSet", "x"),
+    ];
+    until_told(&namespace, OF_SETS, &removed).await;
+}
+
+async fn lost(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let pod = name_of(&pod(&namespace, "x-0-router", 0));
+    let about = ("AllScheduledReplicasLost", "PodClique", "x-0-router");
+
+    for (scheduled, count) in [("False", 1), ("True", 1), ("False", 2)] {
+        let conditions = json!([{ "type": "PodScheduled", "status": scheduled }]);
+        let status = json!({ "status": { "conditions": conditions } });
+        namespace.patch(PODS, &format!("{pod}/status"), status).await;
+        let replicas = i32::from(scheduled == "True");
+        namespace
+            .until_field(CLIQUES, "x-0-router", "/status/scheduledReplicas", json!(replicas))
+            .await;
+        let told =
+            |state: &State| find(state, about).filter(|event| event["count"] == count).cloned();
+        let event = namespace.until("each loss is told", told).await;
+        assert_eq!(event["type"], "Warning");
+        assert!(text(&event["message"]).starts_with("All scheduled pods lost (was 1)"), "{event}");
+    }
+}

@@ -1,0 +1,297 @@
+//! Pods: what is in them, their indices, and what becomes of those that end.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Bench, hold_terminating, pod, release, rules, scale};
+use crate::support::kinds::{CLIQUES, GANGS, PODS, SETS};
+use crate::support::mirror::{Namespace, State, condition, name_of, send, text};
+use crate::support::sets::{clique, group, set, small};
+
+rules! {
+    "variables come first and replace those of the same name": variables,
+    "what a template says about its pods stays": template,
+    "gates of a template are dropped, gates of others stay": gates,
+    "indices are the lowest that are free": indices,
+    "a pod that is deleted is replaced in its place and listed": replaced,
+    "pods that ended are left alone but give their index away": ended,
+    "pods that may not be made are reported, and made when they may": quota,
+    "pods that cannot be made are reported, and made when the template is right": invalid,
+}
+
+async fn variables(bench: Bench, namespace: Namespace) {
+    let mut router = clique("router", 1);
+    let user = json!([
+        { "name": "A", "value": "$(GROVE_PCLQ_NAME)" }, { "name": "GROVE_PCS_NAME", "value": "x" },
+    ]);
+    router["spec"]["podSpec"]["containers"][0]["env"] = user;
+    let init = json!([{ "name": "i", "image": "busybox" }]);
+    router["spec"]["podSpec"]["initContainers"] = init;
+    let cliques = [router, clique("leader", 1), clique("worker", 3)];
+    let groups = [group("decode", &["leader", "worker"], 1, 1)];
+    bench.deploy(&namespace, &set("demo", &cliques, &groups), 5).await;
+
+    let env = |container: &Value| {
+        let all = container["env"].as_array().unwrap().iter();
+        let pair = |one: &Value| {
+            let field = &one["valueFrom"]["fieldRef"]["fieldPath"];
+            let value = one["value"].as_str().or_else(|| field.as_str());
+            format!("{}={}", text(&one["name"]), value.unwrap())
+        };
+        all.map(pair).collect::<Vec<_>>()
+    };
+    let of_pod = |clique: &str| {
+        vec![
+            "GROVE_PCS_NAME=demo".to_owned(),
+            "GROVE_PCS_INDEX=0".to_owned(),
+            format!("GROVE_PCLQ_NAME={clique}"),
+            format!("GROVE_HEADLESS_SERVICE=demo-0.{}.svc.cluster.local", namespace.name),
+            "GROVE_PCLQ_POD_INDEX=metadata.labels['grove.io/podclique-pod-index']".to_owned(),
+        ]
+    };
+    let alone = pod(&namespace, "demo-0-router", 0);
+    let mut expected = of_pod("demo-0-router");
+    assert_eq!(env(&alone["spec"]["initContainers"][0]), expected);
+    expected.push("A=$(GROVE_PCLQ_NAME)".to_owned());
+    assert_eq!(env(&alone["spec"]["containers"][0]), expected);
+    let member = pod(&namespace, "demo-0-decode-0-worker", 2);
+    let mut expected = of_pod("demo-0-decode-0-worker");
+    expected.extend(
+        [
+            "GROVE_PCSG_NAME=metadata.labels['grove.io/podcliquescalinggroup']",
+            "GROVE_PCSG_TEMPLATE_NUM_PODS=4",
+            "GROVE_PCSG_INDEX=metadata.labels['grove.io/podcliquescalinggroup-replica-index']",
+        ]
+        .map(str::to_owned),
+    );
+    assert_eq!(env(&member["spec"]["containers"][0]), expected);
+    assert_eq!(member["metadata"]["labels"]["grove.io/podclique-pod-index"], "2");
+}
+
+async fn template(bench: Bench, namespace: Namespace) {
+    let kept = json!({
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 3,
+        "serviceAccountName": "default",
+        "nodeSelector": { "kubernetes.io/os": "linux" },
+        "tolerations": [{ "key": "a", "operator": "Exists" }],
+        "affinity": { "nodeAffinity": {} },
+        "dnsPolicy": "Default",
+        "priorityClassName": "system-cluster-critical",
+    });
+    let mut clique = clique("a", 1);
+    json_patch::merge(&mut clique["spec"]["podSpec"], &kept);
+    clique["spec"]["podSpec"]["hostname"] = json!("mine");
+    clique["spec"]["podSpec"]["subdomain"] = json!("mine");
+    bench.deploy(&namespace, &set("x", &[clique], &[]), 1).await;
+
+    let pod = pod(&namespace, "x-0-a", 0);
+    let mut merged = pod["spec"].clone();
+    json_patch::merge(&mut merged, &kept);
+    assert_eq!(merged["nodeSelector"], pod["spec"]["nodeSelector"]);
+    for key in kept.as_object().unwrap().keys().filter(|key| *key != "tolerations") {
+        assert_eq!(pod["spec"][key], kept[key], "{key}");
+    }
+    let tolerations = pod["spec"]["tolerations"].as_array().unwrap();
+    assert!(tolerations.contains(&kept["tolerations"][0]), "{tolerations:?}");
+    assert_eq!(pod["spec"]["hostname"], "x-0-a-0");
+    assert_eq!(pod["spec"]["subdomain"], "x-0");
+    let metadata = &pod["metadata"];
+    assert!(text(&metadata["name"]).starts_with("x-0-a-"));
+    assert_eq!(metadata["generateName"], "x-0-a-");
+    let owner = &metadata["ownerReferences"][0];
+    assert_eq!((&owner["controller"], &owner["blockOwnerDeletion"]), (&json!(true), &json!(true)));
+}
+
+/// Puts a gate on every new pod of a namespace.
+async fn add_gates(namespace: &Namespace, client: &kube::Client) {
+    let api = "/apis/admissionregistration.k8s.io/v1";
+    let name = format!("gates-{}", namespace.name);
+    let gate = "[JSONPatch{op: \"add\", path: \"/spec/schedulingGates/-\", \
+                value: Object.spec.schedulingGates{name: \"somebody.else/waits\"}}]";
+    let policy = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+            }]},
+            "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": gate } }],
+        },
+    });
+    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace.name } });
+    let binding = json!({
+        "metadata": { "name": name },
+        "spec": { "policyName": name, "matchResources": { "namespaceSelector": selector } },
+    });
+    let path = format!("{api}/mutatingadmissionpolicies");
+    send(client, Method::POST, &path, &policy).await.unwrap();
+    let path = format!("{api}/mutatingadmissionpolicybindings");
+    send(client, Method::POST, &path, &binding).await.unwrap();
+    // A policy works some time after it is stored: pods tell when.
+    let probe = json!({
+        "metadata": { "generateName": "probe-" },
+        "spec": {
+            "containers": [{ "name": "c", "image": "busybox" }],
+            "schedulingGates": [{ "name": "probe/waits" }],
+        },
+    });
+    let path = format!("{}?dryRun=All", PODS.in_namespace(&namespace.name));
+    let works = async {
+        loop {
+            let pod = send(client, Method::POST, &path, &probe).await;
+            if pod.is_ok_and(|pod| pod["spec"]["schedulingGates"].as_array().unwrap().len() == 2) {
+                return;
+            }
+        }
+    };
+    let clock = grove_runtime::clock::Clock::system();
+    clock.timeout(crate::support::DEADLINE, works).await.expect("the policy works");
+}
+
+async fn gates(bench: Bench, namespace: Namespace) {
+    add_gates(&namespace, bench.mirror.client()).await;
+    let mut clique = clique("a", 2);
+    clique["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": "template/waits" }]);
+    namespace.create(SETS, &set("x", &[clique], &[])).await;
+
+    let gates = |pod: &Value| pod["spec"]["schedulingGates"].clone();
+    let theirs = json!([{ "name": "somebody.else/waits" }]);
+    namespace
+        .until_is("only the gate of others is left", |state| {
+            let pods = state.pods_of("x-0-a");
+            pods.len() == 2 && pods.values().all(|pod| gates(pod) == theirs)
+        })
+        .await;
+    let first = namespace.look(|state| {
+        let pod = state.history.iter().find(|(kind, _)| *kind == PODS);
+        gates(&pod.unwrap().1)
+    });
+    let ours = json!({ "name": "grove.io/podgang-pending-creation" });
+    assert_eq!(first, json!([ours, theirs[0]]));
+    bench.world.settled(&bench.mirror).await;
+    for name in namespace.names(PODS) {
+        assert_eq!(gates(&namespace.object(PODS, &name)), theirs);
+        let free = json!([{ "op": "remove", "path": "/spec/schedulingGates" }]);
+        namespace.patch(PODS, &name, free).await;
+    }
+    namespace.until_complete(2).await;
+}
+
+fn hosts(state: &State, clique: &str) -> Vec<String> {
+    state.pods_of(clique).into_keys().collect()
+}
+
+async fn indices(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
+
+    let held = hold_terminating(&namespace, &pod(&namespace, "x-0-a", 1)).await;
+    let all = |count: usize| (0..count).map(|index| format!("x-0-a-{index}")).collect::<Vec<_>>();
+    // Nobody waits for the one that goes.
+    namespace.until_is("the index is taken again", |state| hosts(state, "x-0-a") == all(3)).await;
+    scale(&namespace, CLIQUES, "x-0-a", 5).await;
+    namespace.until_is("more indices", |state| hosts(state, "x-0-a") == all(5)).await;
+    let status = |state: &State| state.get(CLIQUES, "x-0-a").unwrap()["status"].clone();
+    namespace.until_is("it is not counted", |state| status(state)["replicas"] == 5).await;
+    release(&namespace, &held).await;
+    namespace.until_complete(5).await;
+}
+
+async fn replaced(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let names = ["x-0-router", "x-0-decode-0-leader", "x-0-decode-1-worker"];
+
+    for clique in names {
+        let old = pod(&namespace, clique, 0);
+        namespace.delete(PODS, &name_of(&old)).await;
+        namespace
+            .until_is("there is another", |state| {
+                let pods = state.pods_of(clique);
+                let new = pods.get(&format!("{clique}-0"));
+                new.is_some_and(|new| new["metadata"]["uid"] != old["metadata"]["uid"])
+            })
+            .await;
+        let new = name_of(&pod(&namespace, clique, 0));
+        assert_ne!(new, name_of(&old));
+        namespace
+            .until_is("the gang lists the new one instead", |state| {
+                let gangs = state.of(GANGS).into_iter();
+                let listed: String = gangs.map(|gang| gang["spec"].to_string()).collect();
+                listed.contains(&new) && !listed.contains(&name_of(&old))
+            })
+            .await;
+        namespace.until_complete(5).await;
+    }
+}
+
+async fn ended(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
+    let failed = name_of(&pod(&namespace, "x-0-a", 1));
+    let ready = json!([{ "type": "Ready", "status": "False" }, { "type": "PodScheduled", "status": "True" }]);
+    let status = json!({ "status": { "phase": "Failed", "conditions": ready } });
+
+    let fail = async {
+        namespace.patch(PODS, &format!("{failed}/status"), status).await;
+    };
+    bench.quiet(&namespace).await;
+    let writes = bench.writes(&namespace, fail).await;
+    assert!(writes.iter().all(|write| write.ends_with("/status")), "{writes:?}");
+    scale(&namespace, CLIQUES, "x-0-a", 4).await;
+    namespace
+        .until_is("one more, with the index of the failed one", |state| {
+            let pods = state.of(PODS);
+            let hosts: BTreeSet<&str> =
+                pods.iter().map(|pod| text(&pod["spec"]["hostname"])).collect();
+            pods.len() == 4 && hosts == BTreeSet::from(["x-0-a-0", "x-0-a-1", "x-0-a-2"])
+        })
+        .await;
+    assert!(namespace.names(PODS).contains(&failed));
+}
+
+/// The only entry of `lastErrors` of a PodClique.
+fn last_error(state: &State, clique: &str) -> Option<(String, String)> {
+    let errors = state.get(CLIQUES, clique)?["status"]["lastErrors"].as_array()?.clone();
+    let [error] = &errors[..] else { return None };
+    Some((text(&error["code"]).to_owned(), text(&error["description"]).to_owned()))
+}
+
+async fn quota(bench: Bench, namespace: Namespace) {
+    let quotas = format!("/api/v1/namespaces/{}/resourcequotas", namespace.name);
+    let quota = json!({ "metadata": { "name": "two" }, "spec": { "hard": { "pods": "2" } } });
+    let client = bench.mirror.client();
+    send(client, Method::POST, &quotas, &quota).await.unwrap();
+    namespace.create(SETS, &set("x", &[clique("a", 3)], &[])).await;
+
+    let (code, text) = namespace.until("it is reported", |state| last_error(state, "x-0-a")).await;
+    assert_eq!(code, "ERR_CREATE_POD");
+    assert!(text.contains("exceeded quota"), "{text}");
+    assert!(namespace.names(PODS).len() <= 2);
+    assert!(!crate::support::mirror::is_initialized(&namespace.object(GANGS, "x-0")));
+    let more = json!({ "spec": { "hard": { "pods": "3" } } });
+    send(client, Method::PATCH, &format!("{quotas}/two"), &more).await.unwrap();
+    namespace.until_complete(3).await;
+    let status = &namespace.object(CLIQUES, "x-0-a")["status"];
+    assert_eq!(status["lastErrors"], json!(null), "what is over is not reported");
+    assert_eq!(
+        condition(&namespace.object(CLIQUES, "x-0-a"), "MinAvailableBreached")["status"],
+        "False"
+    );
+}
+
+async fn invalid(_: Bench, namespace: Namespace) {
+    let mut wrong = set("x", &[clique("a", 1)], &[]);
+    wrong["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["dnsPolicy"] = json!("Sometimes");
+    namespace.create(SETS, &wrong).await;
+
+    let (code, text) = namespace.until("it is reported", |state| last_error(state, "x-0-a")).await;
+    assert_eq!(code, "ERR_CREATE_POD");
+    assert!(text.contains("dnsPolicy"), "{text}");
+    let right = json!([{
+        "op": "replace", "path": "/spec/template/cliques/0/spec/podSpec/dnsPolicy", "value": "Default",
+    }]);
+    namespace.patch(SETS, "x", right).await;
+    namespace.until_is("the pod is made", |state| state.pods_of("x-0-a").len() == 1).await;
+    namespace.until_field(CLIQUES, "x-0-a", "/status/lastErrors", json!(null)).await;
+}

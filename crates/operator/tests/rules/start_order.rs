@@ -1,0 +1,102 @@
+//! Which cliques wait for which, and the container that waits.
+
+use serde_json::{Value, json};
+
+use super::{Bench, pod, rules};
+use crate::support::kinds::{CLIQUES, SECRETS};
+use crate::support::mirror::{Namespace, name_of, text};
+use crate::support::sets::{clique, clique_with_min, group, set};
+
+rules! {
+    "in order, a clique waits for the one before it, in its own gang": in_order,
+    "explicitly, a clique waits for those it names": explicit,
+    "in any order, nobody waits": any_order,
+    "the token of the waiting container is there, and its account may only look": access,
+}
+
+fn ordered(startup_type: &str, cliques: &[Value], groups: &[Value]) -> Value {
+    let mut set = set("x", cliques, groups);
+    set["spec"]["template"]["cliqueStartupType"] = json!(startup_type);
+    set
+}
+
+/// Whom each PodClique waits for.
+fn parents(namespace: &Namespace) -> Value {
+    namespace.look(|state| {
+        let cliques = state.of(CLIQUES).into_iter();
+        let pairs = cliques.map(|one| (name_of(one), one["spec"]["startsAfter"].clone()));
+        pairs.filter(|(_, parents)| !parents.is_null()).collect()
+    })
+}
+
+/// The arguments of the waiting container of a pod, or null.
+fn arguments(pod: &Value) -> &Value {
+    let last = pod["spec"]["initContainers"].as_array().and_then(|all| all.last());
+    last.filter(|container| container["name"] == "grove-initc")
+        .map_or(&Value::Null, |container| &container["args"])
+}
+
+async fn in_order(bench: Bench, namespace: Namespace) {
+    let cliques = [clique("a", 1), clique("b", 1), clique_with_min("c", 2, 1)];
+    let groups = [group("g", &["b", "c"], 3, 2)];
+    bench.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &groups), 10).await;
+
+    let base = json!(["x-0-g-0-b", "x-0-g-1-b"]);
+    let expected = json!({
+        "x-0-g-0-b": ["x-0-a"], "x-0-g-1-b": ["x-0-a"], "x-0-g-0-c": base, "x-0-g-1-c": base,
+        "x-0-g-2-c": ["x-0-g-2-b"],
+    });
+    assert_eq!(parents(&namespace), expected);
+    assert_eq!(*arguments(&pod(&namespace, "x-0-a", 0)), json!(null));
+    assert_eq!(*arguments(&pod(&namespace, "x-0-g-2-b", 0)), json!(null));
+    let waits = pod(&namespace, "x-0-g-1-c", 1);
+    assert_eq!(*arguments(&waits), json!(["--podcliques=x-0-g-0-b:1", "--podcliques=x-0-g-1-b:1"]));
+    let container = &waits["spec"]["initContainers"][0];
+    assert_eq!(container["image"], "grove-initc:test");
+    assert_eq!(container["env"], json!(null), "it gets no variables");
+    let mounts: Vec<_> = container["volumeMounts"].as_array().unwrap().iter().collect();
+    assert!(mounts.iter().all(|mount| mount["readOnly"] == true), "{mounts:?}");
+    let paths: Vec<&str> = mounts.iter().map(|mount| text(&mount["mountPath"])).collect();
+    assert!(paths.contains(&"/var/grove/pod-info"), "{paths:?}");
+    assert!(paths.contains(&"/var/run/secrets/kubernetes.io/serviceaccount"), "{paths:?}");
+}
+
+async fn explicit(bench: Bench, namespace: Namespace) {
+    let mut last = clique("c", 1);
+    last["spec"]["startsAfter"] = json!(["b", "a"]);
+    let cliques = [clique_with_min("a", 2, 1), clique("b", 1), last];
+    bench.deploy(&namespace, &ordered("CliqueStartupTypeExplicit", &cliques, &[]), 4).await;
+
+    assert_eq!(parents(&namespace), json!({ "x-0-c": ["x-0-b", "x-0-a"] }));
+    let waits = pod(&namespace, "x-0-c", 0);
+    assert_eq!(*arguments(&waits), json!(["--podcliques=x-0-b:1", "--podcliques=x-0-a:1"]));
+}
+
+async fn any_order(bench: Bench, namespace: Namespace) {
+    let mut last = clique("b", 1);
+    last["spec"]["startsAfter"] = json!(["a"]);
+    let cliques = [clique("a", 1), last];
+    bench.deploy(&namespace, &ordered("CliqueStartupTypeAnyOrder", &cliques, &[]), 2).await;
+
+    assert_eq!(parents(&namespace), json!({}));
+    assert_eq!(*arguments(&pod(&namespace, "x-0-b", 0)), json!(null));
+}
+
+async fn access(bench: Bench, namespace: Namespace) {
+    let cliques = [clique("a", 1), clique("b", 1)];
+    bench.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &[]), 2).await;
+
+    let token = |state: &crate::support::mirror::State| {
+        let secret = state.get(SECRETS, "x-ic-sat")?;
+        secret["data"]["token"].as_str().map(str::to_owned)
+    };
+    namespace.until("the token is there", token).await;
+    let may = |verb: &str, resource: &str| {
+        let account = format!("--as=system:serviceaccount:{}:x", namespace.name);
+        let args = ["auth", "can-i", verb, resource, "-n", &namespace.name, &account];
+        bench.world.cluster.kubectl(&args).is_ok()
+    };
+    assert!(may("watch", "pods"));
+    assert!(!may("delete", "pods"));
+    assert!(!may("get", "secrets"));
+}

@@ -1,0 +1,57 @@
+//! The kinds that a set consists of, as paths of the API.
+
+/// A kind of namespaced object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub name: &'static str,
+    api: &'static str,
+    pub plural: &'static str,
+}
+
+impl Kind {
+    const fn new(name: &'static str, api: &'static str, plural: &'static str) -> Self {
+        Self { name, api, plural }
+    }
+
+    /// Path of all objects in all namespaces.
+    pub fn everywhere(self) -> String {
+        format!("/{}/{}", self.api, self.plural)
+    }
+
+    /// Path of all objects of one namespace.
+    pub fn in_namespace(self, namespace: &str) -> String {
+        format!("/{}/namespaces/{namespace}/{}", self.api, self.plural)
+    }
+}
+
+pub const SETS: Kind = Kind::new("PodCliqueSet", "apis/grove.io/v1alpha1", "podcliquesets");
+pub const GROUPS: Kind =
+    Kind::new("PodCliqueScalingGroup", "apis/grove.io/v1alpha1", "podcliquescalinggroups");
+pub const CLIQUES: Kind = Kind::new("PodClique", "apis/grove.io/v1alpha1", "podcliques");
+pub const GANGS: Kind = Kind::new("PodGang", "apis/scheduler.grove.io/v1alpha1", "podgangs");
+pub const PODS: Kind = Kind::new("Pod", "api/v1", "pods");
+pub const SERVICES: Kind = Kind::new("Service", "api/v1", "services");
+pub const SECRETS: Kind = Kind::new("Secret", "api/v1", "secrets");
+pub const ACCOUNTS: Kind = Kind::new("ServiceAccount", "api/v1", "serviceaccounts");
+pub const ROLES: Kind = Kind::new("Role", "apis/rbac.authorization.k8s.io/v1", "roles");
+pub const BINDINGS: Kind =
+    Kind::new("RoleBinding", "apis/rbac.authorization.k8s.io/v1", "rolebindings");
+pub const AUTOSCALERS: Kind =
+    Kind::new("HorizontalPodAutoscaler", "apis/autoscaling/v2", "horizontalpodautoscalers");
+
+pub const EVENTS: Kind = Kind::new("Event", "api/v1", "events");
+
+pub const ALL: [Kind; 12] = [
+    SETS,
+    GROUPS,
+    CLIQUES,
+    GANGS,
+    PODS,
+    SERVICES,
+    SECRETS,
+    ACCOUNTS,
+    ROLES,
+    BINDINGS,
+    AUTOSCALERS,
+    EVENTS,
+];

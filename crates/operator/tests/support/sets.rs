@@ -1,0 +1,50 @@
+//! Manifests to start from.
+
+use serde_json::{Value, json};
+
+/// A clique of pods that need nothing.
+pub fn clique(name: &str, replicas: i32) -> Value {
+    json!({ "name": name, "spec": {
+        "roleName": name, "replicas": replicas,
+        "podSpec": { "containers": [{ "name": "c", "image": "busybox" }] },
+    }})
+}
+
+/// A clique of which a part is enough.
+pub fn clique_with_min(name: &str, replicas: i32, min_available: i32) -> Value {
+    let mut clique = clique(name, replicas);
+    clique["spec"]["minAvailable"] = json!(min_available);
+    clique
+}
+
+/// A scaling group.
+pub fn group(name: &str, cliques: &[&str], replicas: i32, min_available: i32) -> Value {
+    json!({
+        "name": name, "cliqueNames": cliques, "replicas": replicas, "minAvailable": min_available,
+    })
+}
+
+/// A set with one replica.
+pub fn set(name: &str, cliques: &[Value], groups: &[Value]) -> Value {
+    let mut template = json!({ "cliques": cliques });
+    if !groups.is_empty() {
+        template["podCliqueScalingGroups"] = json!(groups);
+    }
+    json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": name },
+        "spec": { "replicas": 1, "template": template },
+    })
+}
+
+/// Everything that there is, small: a pod on its own next to a group of two cliques that runs
+/// twice, half of it in the base gang. Five pods per replica.
+pub fn small(name: &str) -> Value {
+    let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
+    set(name, &cliques, &[group("decode", &["leader", "worker"], 2, 1)])
+}
+
+/// The same set with this many replicas.
+pub fn with_replicas(mut set: Value, replicas: i32) -> Value {
+    set["spec"]["replicas"] = json!(replicas);
+    set
+}
