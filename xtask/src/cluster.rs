@@ -6,6 +6,7 @@
 //! nothing: ports, certificates, data and logs are each one's own.
 
 mod certificates;
+mod connection;
 pub mod directory;
 mod fleet;
 mod gates;
@@ -38,8 +39,10 @@ use process::Program;
 use programs::{Ports, Setting};
 
 pub use crate::tools::Kube;
+pub use connection::{Connection, Connector, Lines};
 pub use fleet::{BLOCK_LABEL, Fleet, RACK_LABEL, ZONE_LABEL};
-pub use options::{Gates, Options, Parts};
+pub use http::{Answer, get_plain};
+pub use options::{ClientLimits, Gates, Options, Parts};
 pub use user::User;
 
 /// A running control plane.
@@ -158,7 +161,24 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The file with every write so far, one JSON document per line, if the instance was started
+    /// with [`Options::audit`].
+    pub fn audit_log(&self) -> PathBuf {
+        self.directory.path().join(programs::AUDIT_LOG)
+    }
+
     // === use ===
+
+    /// The way to connections that stay open, as `user`.
+    pub fn connector(&self, user: &User) -> Result<Connector> {
+        let read = |extension: &str| {
+            let path = user.kubeconfig.with_extension(extension);
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let identity = Identity { certificate: read("crt")?, key: read("key")? };
+        let client = http::Client::new(&self.authority.pem(), &identity)?;
+        Ok(Connector::new(client, self.ports.api_server))
+    }
 
     /// Runs kubectl as the administrator and returns its standard output.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {

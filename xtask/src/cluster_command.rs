@@ -12,6 +12,7 @@ use xtask::poll::Stopwatch;
 use xtask::tools::{Part, Toolbox};
 
 use crate::instances::{self, Instance};
+use crate::table::align;
 
 const DEFAULT_NAME: &str = "grove";
 /// Lines per program when no program is chosen.
@@ -273,22 +274,6 @@ fn table(instances: &[Instance]) -> String {
     align(&rows)
 }
 
-/// Columns as wide as their widest cell.
-fn align<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |row: &[String; N]| {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
 /// Prints what the user asked for; everything else goes to standard error.
 fn say(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("cannot write to standard output")
@@ -304,12 +289,5 @@ mod tests {
         assert_eq!(names("a", 3).unwrap(), ["a-1", "a-2", "a-3"]);
         assert!(names("a", 0).is_err());
         assert!(names("a/b", 1).is_err());
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let row = |cells: [&str; 2]| cells.map(str::to_owned);
-        let text = align(&[row(["NAME", "STATE"]), row(["a-long-name", "running"])]);
-        assert_eq!(text, "NAME         STATE\na-long-name  running");
     }
 }

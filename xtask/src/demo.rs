@@ -4,19 +4,17 @@
 //! example service, shows it coming up and says how to look at it. Everything ends with this
 //! program: at Enter, at Ctrl-C, or at once when nobody is there to press a key.
 
-use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use xtask::cluster::{Cluster, Fleet, Options};
 use xtask::poll;
 
-use crate::generate::{cargo, workspace_root};
+use crate::generate::workspace_root;
+use crate::operator::{Launch, Operator, Profile};
 
 const SET: &str = "inference";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,18 +23,23 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn run() -> Result<ExitCode> {
     let root = workspace_root()?;
     say("building grove")?;
-    let built = cargo(&root).args(["build", "--quiet", "--package", "grove"]).status()?;
-    ensure!(built.success(), "grove does not build");
+    Profile::Dev.build(&root, &["grove"])?;
     say("starting a control plane with 16 simulated nodes of 8 GPUs")?;
     let cluster = Cluster::start(Options::default())?;
     cluster.nodes(&Fleet { zones: 1, blocks: 2, racks: 2, hosts: 4, gpus: 8 })?;
     say("starting the operator")?;
-    let mut operator = start_operator(&root, &cluster)?;
+    let launch = Launch {
+        program: &Profile::Dev.program(&root, "grove"),
+        user: cluster.admin(),
+        namespace: "default",
+        configuration: "logFormat: text",
+    };
+    let mut operator = Operator::start(&cluster, launch)?;
     say("applying examples/inference.yaml")?;
     let manifest = root.join("examples/inference.yaml");
     let manifest = manifest.to_str().context("the path of the example is no text")?;
     poll::until(PATIENCE, "the operator answers", || {
-        ensure_running(&mut operator, &cluster)?;
+        operator.ensure_running()?;
         // Refused until the CRDs are served and the webhooks answer.
         Ok(cluster.kubectl(&["apply", "-f", manifest]).ok())
     })?;
@@ -47,56 +50,12 @@ pub(crate) fn run() -> Result<ExitCode> {
         io::stdin().read_line(&mut String::new())?;
     }
     // Killed, not asked: what it would do to stop in order means nothing to a cluster that goes.
-    operator.kill()?;
-    operator.wait()?;
+    drop(operator);
     Ok(ExitCode::SUCCESS)
 }
 
 fn say(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{}", text.trim_end()).context("cannot write to standard output")
-}
-
-fn start_operator(root: &Path, cluster: &Cluster) -> Result<Child> {
-    let [webhooks, health, metrics] = free_ports()?;
-    let config = cluster.directory().join("operator.yaml");
-    let text = format!(
-        "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
-         logFormat: text\nserver:\n  webhooks: {{port: {webhooks}}}\n  \
-         healthProbes: {{port: {health}}}\n  metrics: {{port: {metrics}}}\n"
-    );
-    fs::write(&config, text)?;
-    let log = File::create(cluster.directory().join("operator.log"))?;
-    // The main thread starts it and lives as long as the program, so the operator ends with us.
-    Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "--"])
-        .arg(root.join("target/debug/grove"))
-        .args(["operator", "--install-crds", "--webhook-host", "127.0.0.1"])
-        .args(["--namespace", "default", "--init-image", "grove-initc", "--config"])
-        .arg(&config)
-        .env("KUBECONFIG", cluster.admin().kubeconfig())
-        .stdin(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .context("cannot start the operator")
-}
-
-fn free_ports() -> Result<[u16; 3]> {
-    let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0"));
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        let listener =
-            listener.as_ref().map_err(|error| anyhow::anyhow!("no free port: {error}"))?;
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
-}
-
-fn ensure_running(operator: &mut Child, cluster: &Cluster) -> Result<()> {
-    if let Some(status) = operator.try_wait()? {
-        let log = fs::read_to_string(cluster.directory().join("operator.log"));
-        bail!("the operator stopped: {status}\n{}", log.unwrap_or_default());
-    }
-    Ok(())
 }
 
 /// One line for each change on the way up, until the whole set is available.

@@ -3,11 +3,14 @@
 //! Only reads arguments and hands over; exit code 0 means done, 1 that something failed (one
 //! sentence on standard error says what), 2 that the arguments make no sense.
 
+mod bench;
 mod cluster_command;
 mod demo;
 mod generate;
 mod instances;
+mod operator;
 mod suite;
+mod table;
 mod tidy;
 
 use std::process::ExitCode;
@@ -31,6 +34,9 @@ enum Command {
     Test(suite::TestArguments),
     /// Show the product: a control plane, simulated nodes, the operator and an example service.
     Demo,
+    /// Measure the product on a real control plane.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Write generated files again.
     Generate(generate::GenerateArguments),
 }
@@ -40,6 +46,7 @@ fn main() -> ExitCode {
         Command::Cluster(command) => cluster_command::run(command),
         Command::Test(arguments) => suite::run(&arguments),
         Command::Demo => demo::run(),
+        Command::Bench(command) => bench::run(&command),
         Command::Generate(arguments) => generate::run(&arguments),
     };
     match result {

@@ -98,6 +98,18 @@ macro_rules! resource {
             }
         }
 
+        impl kube::core::object::HasSpec for $name {
+            type Spec = $spec;
+
+            fn spec(&self) -> &$spec {
+                &self.spec
+            }
+
+            fn spec_mut(&mut self) -> &mut $spec {
+                &mut self.spec
+            }
+        }
+
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeMap as _;

@@ -75,7 +75,7 @@ fn try_run(arguments: &OperatorArguments) -> Result<(), Failure> {
     };
     let configuration = load(config).map_err(|error| Failure(Exit::BadConfiguration, error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_all()
         .build()
         .context("cannot start the async runtime")

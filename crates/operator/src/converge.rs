@@ -4,11 +4,13 @@
 //! longer wanted goes. Finalizers and owner references are shared: ours are added, those of others
 //! stay. Of objects of core kinds only the fields that we name are ours.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
+use kube::core::object::HasSpec;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -17,11 +19,30 @@ use crate::objects::{Object, Raw};
 /// Creates an object of one of our own kinds, or changes it where it differs.
 pub(crate) fn own<K>(wanted: &K, live: Option<&Object<K>>, reason: &'static str) -> Option<Write>
 where
-    K: kube::Resource<DynamicType = ()> + Serialize,
+    K: kube::Resource<DynamicType = ()> + HasSpec<Spec: PartialEq> + Serialize,
     K::Scope: 'static,
 {
+    if live.is_some_and(|live| says_all(&live.object, wanted)) {
+        return None;
+    }
     let live = live.map(|live| (&live.meta, json!(live.object)));
+    let live = live.as_ref().map(|(meta, object)| (*meta, object));
     write(Resource::of::<K>(), json!(wanted), live, difference_of_own, reason)
+}
+
+/// Whether a live object is as wanted already, which it is most of the time: much cheaper to say than
+/// what the difference is.
+fn says_all<K: kube::Resource + HasSpec<Spec: PartialEq>>(live: &K, wanted: &K) -> bool {
+    fn contains<T: PartialEq>(live: Option<&Vec<T>>, wanted: Option<&Vec<T>>) -> bool {
+        let mut wanted = wanted.into_iter().flatten();
+        wanted.all(|one| live.is_some_and(|live| live.contains(one)))
+    }
+    let (is, to_be) = (live.meta(), wanted.meta());
+    live.spec() == wanted.spec()
+        && is.labels == to_be.labels
+        && is.annotations == to_be.annotations
+        && contains(is.finalizers.as_ref(), to_be.finalizers.as_ref())
+        && contains(is.owner_references.as_ref(), to_be.owner_references.as_ref())
 }
 
 /// Creates an object of a core kind, or changes the fields that are ours where they differ.
@@ -31,14 +52,14 @@ pub(crate) fn part(
     live: Option<&Raw>,
     reason: &'static str,
 ) -> Option<Write> {
-    let live = live.map(|live| (live.meta(), live.object.clone()));
+    let live = live.map(|live| (live.meta(), &live.object));
     write(resource, wanted, live, difference_of_part, reason)
 }
 
 fn write(
     resource: Resource,
     wanted: Value,
-    live: Option<(&Meta, Value)>,
+    live: Option<(&Meta, &Value)>,
     difference: fn(&Value, &Value) -> Option<Value>,
     reason: &'static str,
 ) -> Option<Write> {
@@ -47,7 +68,7 @@ fn write(
     let verb = match live {
         None => Verb::Create { body: wanted },
         Some((meta, live)) => Verb::Merge {
-            patch: difference(&live, &wanted)?,
+            patch: difference(live, &wanted)?,
             only_if: Precondition::version(&meta.uid, meta.resource_version),
             subresource: None,
         },
@@ -156,8 +177,8 @@ fn difference_of_own(live: &Value, wanted: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-fn or_empty(value: &Value) -> Value {
-    if value.is_null() { json!({}) } else { value.clone() }
+fn or_empty(value: &Value) -> Cow<'_, Value> {
+    if value.is_null() { Cow::Owned(json!({})) } else { Cow::Borrowed(value) }
 }
 
 /// The live list with what is missing of the wanted one, if anything is.
@@ -218,6 +239,8 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use grove_api::PodGang;
+
     use super::*;
 
     #[test]
@@ -269,6 +292,43 @@ mod tests {
         });
         assert_eq!(patch, expected);
         assert_eq!(difference_of_own(&wanted, &wanted), None);
+    }
+
+    #[test]
+    fn an_object_that_is_as_wanted_is_left_alone_and_every_difference_is_seen() {
+        type Change = fn(&mut Value);
+        let object = |change: Change| {
+            let mut object = json!({
+                "metadata": {
+                    "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
+                    "labels": {"a": "1"},
+                    "finalizers": ["ours", "theirs"],
+                    "ownerReferences": [
+                        {"apiVersion": "v1", "kind": "K", "name": "o", "uid": "o"},
+                    ],
+                },
+                "spec": {"podgroups": [], "priorityClassName": "high"},
+                "status": {"phase": "Running"},
+            });
+            change(&mut object);
+            object
+        };
+        let cases: [(&str, Change, bool); 8] = [
+            ("nothing", |_| {}, false),
+            ("status", |it| it["status"] = Value::Null, false),
+            ("fewer finalizers", |it| it["metadata"]["finalizers"] = json!(["ours"]), false),
+            ("finalizer", |it| it["metadata"]["finalizers"] = json!(["new"]), true),
+            ("owner", |it| it["metadata"]["ownerReferences"][0]["uid"] = json!("new"), true),
+            ("label", |it| it["metadata"]["labels"] = json!({}), true),
+            ("annotation", |it| it["metadata"]["annotations"] = json!({"a": "1"}), true),
+            ("spec", |it| it["spec"]["priorityClassName"] = json!("low"), true),
+        ];
+        let live: Object<PodGang> = serde_json::from_value(object(|_| {})).unwrap();
+        for (what, change, differs) in cases {
+            let wanted: PodGang = serde_json::from_value(object(change)).unwrap();
+            assert_eq!(own(&wanted, Some(&live), "test").is_some(), differs, "{what}");
+            assert_eq!(says_all(&live.object, &wanted), !differs, "{what}");
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl View for Set {
     }
 }
 
-/// An object of a core kind of which a few fields are ours.
+/// An object of a core kind of which a few fields are ours. Its status is not kept.
 #[derive(Debug)]
 pub(crate) struct Raw {
     meta: Meta,
@@ -106,6 +106,9 @@ impl<'de> Deserialize<'de> for Raw {
         let meta = Meta::deserialize(&object["metadata"]).map_err(serde::de::Error::custom)?;
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
+        }
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
         }
         Ok(Self { meta, object })
     }

@@ -267,7 +267,7 @@ where
     R: Fn(Attempt<K>) -> F,
     F: Future<Output = Result<Due, E>>,
 {
-    let span = tracing::info_span!(
+    let span = tracing::debug_span!(
         "reconcile", controller, key = ?ticket.key, failures = ticket.failures
     );
     let fence = Fence::default();

@@ -6,6 +6,7 @@
 
 mod customary;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,17 +24,17 @@ use crate::resource::Resource;
 
 /// A label value that is already a fixed word of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Word(pub String);
+pub struct Word(pub Cow<'static, str>);
 
 impl EncodeLabelValue for Word {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        self.0.as_str().encode(encoder)
+        (&*self.0).encode(encoder)
     }
 }
 
-impl From<&str> for Word {
-    fn from(word: &str) -> Self {
-        Self(word.to_owned())
+impl From<&'static str> for Word {
+    fn from(word: &'static str) -> Self {
+        Self(Cow::Borrowed(word))
     }
 }
 
@@ -224,9 +225,9 @@ impl Metrics {
         out
     }
 
-    pub(crate) fn cached(&self, resource: &Resource, objects: usize) {
-        let objects = i64::try_from(objects).unwrap_or(i64::MAX);
-        self.0.cached.get_or_create(&KindLabels { kind: resource.into() }).set(objects);
+    /// The number of cached objects of a kind, for its cache to keep up to date.
+    pub(crate) fn cached(&self, resource: &Resource) -> Gauge {
+        self.0.cached.get_or_create(&KindLabels { kind: resource.into() }).clone()
     }
 
     pub(crate) fn watch_event(&self, resource: &Resource, event: &'static str) {
@@ -255,7 +256,7 @@ impl Metrics {
 
     pub(crate) fn reconciled(
         &self,
-        controller: &str,
+        controller: &'static str,
         result: Result<(), Class>,
         waited: Duration,
         took: Duration,
@@ -272,18 +273,18 @@ impl Metrics {
         self.0.queue_wait_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
     }
 
-    pub(crate) fn queue_depth(&self, controller: &str, depth: usize) {
+    pub(crate) fn queue_depth(&self, controller: &'static str, depth: usize) {
         let labels = ControllerLabels { controller: controller.into() };
         let depth = i64::try_from(depth).unwrap_or(i64::MAX);
         self.0.queue_depth.get_or_create(&labels).set(depth);
         self.0.customary.queue_depth(controller, depth);
     }
 
-    pub(crate) fn fence_hold(&self, controller: &str) {
+    pub(crate) fn fence_hold(&self, controller: &'static str) {
         self.0.fence_holds.get_or_create(&ControllerLabels { controller: controller.into() }).inc();
     }
 
-    pub(crate) fn fence_expiry(&self, controller: &str) {
+    pub(crate) fn fence_expiry(&self, controller: &'static str) {
         let labels = ControllerLabels { controller: controller.into() };
         self.0.fence_expiries.get_or_create(&labels).inc();
     }
@@ -292,7 +293,7 @@ impl Metrics {
         self.0.leading.set(i64::from(leading));
     }
 
-    pub(crate) fn connection(&self, server: &str, result: &'static str) {
+    pub(crate) fn connection(&self, server: &'static str, result: &'static str) {
         let labels = ConnectionLabels { server: server.into(), result: result.into() };
         self.0.connections.get_or_create(&labels).inc();
     }
@@ -301,7 +302,7 @@ impl Metrics {
         self.0.events.get_or_create(&ResultLabels { result: result.into() }).inc();
     }
 
-    pub(crate) fn admission(&self, webhook: &str, result: &'static str) {
+    pub(crate) fn admission(&self, webhook: &'static str, result: &'static str) {
         let labels = AdmissionLabels { webhook: webhook.into(), result: result.into() };
         self.0.admissions.get_or_create(&labels).inc();
     }

@@ -86,11 +86,11 @@ impl Resource {
     }
 
     /// `plural` or `plural.group`, the name of the kind among all kinds.
-    pub fn qualified_name(&self) -> String {
+    pub fn qualified_name(&self) -> Cow<'static, str> {
         if self.group.is_empty() {
-            self.plural.to_string()
+            self.plural.clone()
         } else {
-            format!("{}.{}", self.plural, self.group)
+            format!("{}.{}", self.plural, self.group).into()
         }
     }
 

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, watch};
 
 use crate::metrics::Metrics;
@@ -67,8 +68,8 @@ impl<T: View> StoreBuilder<T> {
     pub fn build(self) -> Store<T> {
         let state = State { objects: BTreeMap::new(), indexes: self.indexes, observed: 0 };
         Store(Arc::new(Shared {
+            cached: self.metrics.cached(&self.resource),
             resource: self.resource,
-            metrics: self.metrics,
             state: RwLock::new(state),
             followers: Mutex::new(Followers {
                 listeners: Vec::new(),
@@ -88,18 +89,21 @@ struct IndexState<T> {
 }
 
 impl<T> IndexState<T> {
-    fn remove(&mut self, view: &T, key: &ObjectKey) {
-        let Some(value) = (self.of)(view) else { return };
-        if let Some(keys) = self.keys.get_mut(&value) {
+    /// Follows one object from a view to the next.
+    fn change(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {
+        let (was, is) = (old.and_then(&self.of), new.and_then(&self.of));
+        if was == is {
+            return;
+        }
+        if let Some(value) = was
+            && let Some(keys) = self.keys.get_mut(&value)
+        {
             keys.remove(key);
             if keys.is_empty() {
                 self.keys.remove(&value);
             }
         }
-    }
-
-    fn insert(&mut self, view: &T, key: &ObjectKey) {
-        if let Some(value) = (self.of)(view) {
+        if let Some(value) = is {
             self.keys.entry(value).or_default().insert(key.clone());
         }
     }
@@ -116,10 +120,7 @@ impl<T: View> State<T> {
         let key = &view.meta().key;
         let old = self.objects.insert(key.clone(), view.clone());
         for index in &mut self.indexes {
-            if let Some(old) = &old {
-                index.remove(old, key);
-            }
-            index.insert(view, key);
+            index.change(key, old.as_deref(), Some(view));
         }
         old
     }
@@ -127,7 +128,7 @@ impl<T: View> State<T> {
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
         let old = self.objects.remove(key)?;
         for index in &mut self.indexes {
-            index.remove(&old, key);
+            index.change(key, Some(&old), None);
         }
         Some(old)
     }
@@ -141,7 +142,7 @@ struct Followers<T> {
 
 struct Shared<T> {
     resource: Resource,
-    metrics: Metrics,
+    cached: Gauge,
     state: RwLock<State<T>>,
     /// Locked for the whole of a change, so that listeners hear of changes in order and a new
     /// listener misses none. Always taken before `state`.
@@ -367,7 +368,7 @@ impl<T: View> Store<T> {
             let state = self.read();
             (state.observed, state.objects.len())
         };
-        self.0.metrics.cached(&self.0.resource, objects);
+        self.0.cached.set(i64::try_from(objects).unwrap_or(i64::MAX));
         while let Some(entry) = followers.version_waiters.first_entry() {
             if *entry.key() > observed {
                 break;

@@ -12,7 +12,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use crate::resource::{ObjectKey, Uid};
@@ -119,7 +119,7 @@ struct RawMeta {
     generation: i64,
     creation_timestamp: Option<Timestamp>,
     #[serde(default)]
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
     #[serde(default)]
     labels: Labels,
     #[serde(default)]
@@ -127,11 +127,21 @@ struct RawMeta {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawOwner {
-    #[serde(flatten)]
-    owner: Owner,
+    api_version: Box<str>,
+    kind: Box<str>,
+    name: Box<str>,
+    uid: Uid,
     #[serde(default)]
     controller: bool,
+}
+
+impl From<RawOwner> for Owner {
+    fn from(raw: RawOwner) -> Self {
+        let RawOwner { api_version, kind, name, uid, controller: _ } = raw;
+        Self { api_version, kind, name, uid }
+    }
 }
 
 fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -149,7 +159,7 @@ impl From<RawMeta> for Meta {
             created: raw.creation_timestamp,
             deleting: raw.deletion_timestamp.is_some(),
             labels: raw.labels,
-            controller: controller.map(|raw| Box::new(raw.owner)),
+            controller: controller.map(|raw| Box::new(raw.into())),
         }
     }
 }

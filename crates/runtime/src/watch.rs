@@ -394,6 +394,13 @@ impl<T: View> Watcher<T> {
         resume: &mut Resume,
         listing: &mut Option<Listing<T>>,
     ) -> Result<(), WatchError> {
+        if let Some(view) = upserted::<T>(line) {
+            match listing {
+                Some(listing) => listing.views.push(view),
+                None => *resume = Resume::From(self.upsert(view)),
+            }
+            return Ok(());
+        }
         let event: Event<'_> = serde_json::from_slice(line)?;
         match &*event.kind {
             "ADDED" | "MODIFIED" => {
@@ -403,9 +410,10 @@ impl<T: View> Watcher<T> {
                 }
                 let mut read = Listing::default();
                 let version = self.read(event.object, &mut read)?;
-                read.views.into_iter().for_each(|view| self.store.upsert(view));
+                for view in read.views {
+                    self.upsert(view);
+                }
                 self.store.bookmark(version);
-                self.metrics.watch_event(&self.selection.resource, "upsert");
                 *resume = Resume::From(version);
             }
             "DELETED" => {
@@ -439,6 +447,14 @@ impl<T: View> Watcher<T> {
         Ok(())
     }
 
+    /// Takes over one object and returns its version.
+    fn upsert(&self, view: T) -> u64 {
+        let version = view.meta().resource_version;
+        self.store.upsert(view);
+        self.metrics.watch_event(&self.selection.resource, "upsert");
+        version
+    }
+
     /// Reads one object into the listing and returns its version. One object that does not fit the
     /// view must not blind us to all others.
     fn read(&self, object: &RawValue, listing: &mut Listing<T>) -> Result<u64, WatchError> {
@@ -464,6 +480,14 @@ impl<T: View> Watcher<T> {
         self.readiness.ready();
         tracing::debug!(kind = %self.selection.resource, objects, version, "listed");
     }
+}
+
+/// The object of an event that adds or changes one, read in one pass over the line. Everything else,
+/// and what cannot be read, is for the way that looks at the line first.
+fn upserted<T: View>(line: &[u8]) -> Option<T> {
+    let starts = [br#"{"type":"ADDED","object":"#.as_slice(), br#"{"type":"MODIFIED","object":"#];
+    let object = starts.iter().find_map(|start| line.strip_prefix(*start))?;
+    T::deserialize(&mut serde_json::Deserializer::from_slice(object)).ok()
 }
 
 impl WatchError {

@@ -17,11 +17,16 @@ use super::certificates::Identity;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A TLS connection to one of our servers.
+pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
+
 /// Status and body of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// Body.
+    pub body: String,
 }
 
 /// A client that identifies itself by certificate.
@@ -54,14 +59,19 @@ impl Client {
     }
 
     fn request(&self, port: u16, text: &str) -> Result<Answer> {
+        exchange(self.stream(port)?, text)
+    }
+
+    /// A connection.
+    pub(crate) fn stream(&self, port: u16) -> Result<Tls> {
         let name = ServerName::try_from("localhost")?;
         let connection = ClientConnection::new(self.0.clone(), name)?;
-        exchange(StreamOwned::new(connection, connect(port)?), text)
+        Ok(StreamOwned::new(connection, connect(port)?))
     }
 }
 
-/// `GET path` without TLS.
-pub(crate) fn get_plain(port: u16, path: &str) -> Result<Answer> {
+/// `GET path` from a server of this machine, without TLS.
+pub fn get_plain(port: u16, path: &str) -> Result<Answer> {
     exchange(connect(port)?, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"))
 }
 

@@ -40,6 +40,16 @@ impl Parts {
     }
 }
 
+/// How fast the controller manager may send requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientLimits {
+    /// Higher than this machine is fast: nobody waits for the limit.
+    #[default]
+    Raised,
+    /// What Kubernetes ships with: 20 requests per second and controller.
+    Defaults,
+}
+
 /// Everything that can be chosen about an instance.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -49,6 +59,10 @@ pub struct Options {
     pub gates: Gates,
     /// Processes.
     pub parts: Parts,
+    /// Limits of the controller manager.
+    pub controller_manager_limits: ClientLimits,
+    /// Whether the API server logs every write, see [`super::Cluster::audit_log`].
+    pub audit: bool,
     /// More flags for kube-apiserver; they come last and win.
     pub api_server_flags: Vec<String>,
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::gates::{GateFlags, feature_gates, flags, runtime_config};
-use super::options::{Options, Parts};
+use super::options::{ClientLimits, Options, Parts};
 use crate::tools::Part;
 
 /// Ports of one instance.
@@ -28,6 +28,9 @@ pub(crate) struct Setting<'a> {
 
 /// Stage objects for KWOK.
 pub(crate) const STAGES: &str = include_str!("stages.yaml");
+/// Files of the audit log and of its policy in the directory of an instance.
+pub(crate) const AUDIT_LOG: &str = "audit.log";
+pub(crate) const AUDIT_POLICY: &str = "audit-policy.json";
 
 impl Setting<'_> {
     /// Arguments of a program; kubectl has none of its own.
@@ -53,6 +56,31 @@ impl Setting<'_> {
                 "burst": 5000,
             },
             "leaderElection": { "leaderElect": false },
+        })
+        .to_string()
+    }
+
+    /// Who wrote what, once per request. Reads leave no trace, or logging would slow down what is to
+    /// be measured, nor do reviews, which are questions sent as writes.
+    pub(crate) fn audit_policy() -> String {
+        serde_json::json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived", "ResponseStarted", "Panic"],
+            "rules": [
+                {
+                    "level": "None",
+                    "resources": [
+                        { "group": "authentication.k8s.io" },
+                        { "group": "authorization.k8s.io" },
+                    ],
+                },
+                {
+                    "level": "Metadata",
+                    "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+                },
+                { "level": "None" },
+            ],
         })
         .to_string()
     }
@@ -98,6 +126,14 @@ impl Setting<'_> {
         args.extend(self.serving());
         args.extend(feature_gates(gates.server));
         args.extend(runtime_config(gates.versions));
+        if self.options.audit {
+            args.extend([
+                format!("--audit-policy-file={}", self.file(AUDIT_POLICY)),
+                format!("--audit-log-path={}", self.file(AUDIT_LOG)),
+                // One file whose end can be followed.
+                "--audit-log-maxsize=0".into(),
+            ]);
+        }
         args.extend(self.options.api_server_flags.iter().cloned());
         args
     }
@@ -114,10 +150,14 @@ impl Setting<'_> {
             "--controllers=*,-node-lifecycle-controller,-bootstrap-signer-controller,\
              -token-cleaner-controller"
                 .into(),
-            "--kube-api-qps=2000".into(),
-            "--kube-api-burst=4000".into(),
-            "--concurrent-gc-syncs=50".into(),
         ]);
+        if self.options.controller_manager_limits == ClientLimits::Raised {
+            args.extend([
+                "--kube-api-qps=2000".into(),
+                "--kube-api-burst=4000".into(),
+                "--concurrent-gc-syncs=50".into(),
+            ]);
+        }
         args.extend(feature_gates(self.gates().controller_manager));
         args
     }
@@ -214,5 +254,28 @@ mod tests {
         let args = arguments(Part::ApiServer(Kube::V1_37), &options);
         assert_eq!(args.last().unwrap(), "--max-requests-inflight=3");
         assert!(!args.iter().any(|arg| arg.starts_with("--feature-gates")));
+    }
+
+    #[test]
+    fn writes_are_logged_only_on_request() {
+        let audited = |audit| {
+            arguments(Part::ApiServer(Kube::V1_37), &Options { audit, ..Options::default() })
+                .iter()
+                .filter(|arg| arg.starts_with("--audit"))
+                .count()
+        };
+        assert_eq!(audited(false), 0);
+        assert_eq!(audited(true), 3);
+    }
+
+    #[test]
+    fn a_controller_manager_at_its_defaults_gets_no_limit() {
+        let limited = |controller_manager_limits| {
+            let options = Options { controller_manager_limits, ..Options::default() };
+            let args = arguments(Part::ControllerManager(Kube::V1_37), &options);
+            args.iter().filter(|arg| arg.contains("kube-api") || arg.contains("gc-syncs")).count()
+        };
+        assert_eq!(limited(ClientLimits::Raised), 3);
+        assert_eq!(limited(ClientLimits::Defaults), 0);
     }
 }

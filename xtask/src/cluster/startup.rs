@@ -10,7 +10,7 @@ use super::certificates::{self, Identity};
 use super::kubeconfig::Kubeconfig;
 use super::options::Parts;
 use super::process::Program;
-use super::programs::STAGES;
+use super::programs::{AUDIT_POLICY, STAGES, Setting};
 use super::{Cluster, http};
 use crate::poll;
 use crate::tools::Part;
@@ -28,6 +28,9 @@ impl Cluster {
         self.write("sa.key", &private)?;
         self.write("sa.pub", &public)?;
         self.write_kubeconfig("admin", admin)?;
+        if self.options.audit {
+            self.write(AUDIT_POLICY, &Setting::audit_policy())?;
+        }
         if self.options.parts == Parts::Full {
             for (name, user, groups) in [
                 ("kube-controller-manager", "system:kube-controller-manager", &[][..]),

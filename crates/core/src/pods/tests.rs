@@ -6,8 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    Gang, GateDecision, Hold, IndexError, ObservedPod, Phase, balance, gates, index_of,
-    is_scheduled,
+    Gang, GateDecision, Hold, ObservedPod, Phase, balance, gates, index_of, is_scheduled,
     testkit::{any_pods, pod, running},
 };
 

@@ -15,6 +15,7 @@ use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 use jiff::Timestamp;
+use kube::core::object::HasSpec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,22 +29,23 @@ use crate::world::{AUTOSCALERS, ByName, SERVICES};
 
 const REASON: &str = "what the set says";
 
+/// The plan, and what cannot be done besides it.
 pub(super) fn decide(
     seen: &Observed,
     default_scheduler: &str,
     now: Timestamp,
-) -> Result<Plan, ReconcileError> {
+) -> (Plan, Option<ReconcileError>) {
     let layout = Layout::of(&seen.set.object);
     let mut plan = Plan::default();
     if seen.index >= layout.replicas() {
         plan.step(remove_all(seen));
-        return Ok(plan);
+        return (plan, None);
     }
-    let mut wanted = Wanted { seen, writes: Vec::new() };
+    let mut wanted = Wanted { seen, writes: Vec::new(), refused: None };
     let service = children::headless_service(&layout, seen.index);
-    wanted.part(&SERVICES, &seen.services, service)?;
+    wanted.part(&SERVICES, &seen.services, service);
     for autoscaler in children::autoscalers(&layout, seen.index) {
-        wanted.part(&AUTOSCALERS, &seen.autoscalers, autoscaler)?;
+        wanted.part(&AUTOSCALERS, &seen.autoscalers, autoscaler);
     }
     let hashes = &seen.set.hashes().templates;
     let set_owner = owner::of_set(&seen.set.object);
@@ -51,20 +53,20 @@ pub(super) fn decide(
         let live = seen.cliques.get(&place.name).map(|live| &live.object);
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
         let clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
-        wanted.own(&seen.cliques, &clique)?;
+        wanted.own(&seen.cliques, &clique);
     }
     for group in layout.groups() {
         let name = layout.scaling_group_name(seen.index, group);
         let live = seen.groups.get(&name).map(|live| &live.object);
-        wanted.own(&seen.groups, &children::scaling_group(&layout, seen.index, group, live))?;
+        wanted.own(&seen.groups, &children::scaling_group(&layout, seen.index, group, live));
     }
     let gangs = gangs(&layout, seen);
     for place in &gangs {
-        wanted.gang(&layout, place, default_scheduler, now)?;
+        wanted.gang(&layout, place, default_scheduler, now);
     }
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
-    Ok(plan)
+    (plan, wanted.refused)
 }
 
 /// The base gang and the scaled gangs, for the groups as large as they are now.
@@ -84,62 +86,49 @@ fn gangs<'a>(layout: &Layout<'a>, seen: &Observed) -> Vec<layout::Gang<'a>> {
 struct Wanted<'s> {
     seen: &'s Observed,
     writes: Vec<Write>,
+    /// The first of the objects that are in the way.
+    refused: Option<ReconcileError>,
 }
 
 impl Wanted<'_> {
-    fn own<K>(&mut self, live: &ByName<Object<K>>, wanted: &K) -> Result<(), ReconcileError>
+    fn own<K>(&mut self, live: &ByName<Object<K>>, wanted: &K)
     where
-        K: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K: kube::Resource<DynamicType = ()> + HasSpec<Spec: PartialEq>,
+        K: Serialize + DeserializeOwned + Send + Sync + 'static,
         K::Scope: 'static,
     {
         let name = wanted.meta().name.as_deref().unwrap_or_default();
         let live = live.get(name).map(AsRef::as_ref);
-        if self.may_write(&Resource::of::<K>(), live)? {
+        if self.may_write(&Resource::of::<K>(), live) {
             self.writes.extend(converge::own(wanted, live, REASON));
         }
-        Ok(())
     }
 
-    fn part(
-        &mut self,
-        resource: &Resource,
-        live: &ByName<Raw>,
-        wanted: Value,
-    ) -> Result<(), ReconcileError> {
+    fn part(&mut self, resource: &Resource, live: &ByName<Raw>, wanted: Value) {
         let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
         let live = live.get(name).map(AsRef::as_ref);
-        if self.may_write(resource, live)? {
+        if self.may_write(resource, live) {
             self.writes.extend(converge::part(resource.clone(), wanted, live, REASON));
         }
-        Ok(())
     }
 
     /// Whether an object may be created or changed now. One that is going away is waited for, one
     /// of somebody else is left alone and reported.
-    fn may_write<T: View>(
-        &self,
-        resource: &Resource,
-        live: Option<&T>,
-    ) -> Result<bool, ReconcileError> {
-        let Some(live) = live else { return Ok(true) };
-        self.check_owner(resource, live.meta())?;
-        Ok(!live.meta().deleting)
-    }
-
-    fn check_owner(&self, resource: &Resource, meta: &Meta) -> Result<(), ReconcileError> {
-        if is_owned(self.seen, meta) {
-            return Ok(());
+    fn may_write<T: View>(&mut self, resource: &Resource, live: Option<&T>) -> bool {
+        let Some(meta) = live.map(View::meta) else { return true };
+        if meta.deleting || is_owned(self.seen, meta) {
+            return !meta.deleting;
         }
         let owner = meta.controller.as_ref();
         let owner = owner.map_or_else(|| "nobody".to_owned(), |o| format!("{} {}", o.kind, o.name));
         let set = &self.seen.set.meta.key;
-        Err(ReconcileError::rule(
-            ErrorCode::SetControllerReference,
-            format!(
-                "{resource} {} belongs to {owner}, not to PodCliqueSet {set}; rename one of the two",
-                meta.key
-            ),
-        ))
+        let text = format!(
+            "{resource} {} belongs to {owner}, not to PodCliqueSet {set}; rename one of the two",
+            meta.key
+        );
+        let refused = || ReconcileError::rule(ErrorCode::SetControllerReference, text);
+        self.refused.get_or_insert_with(refused);
+        false
     }
 
     fn gang(
@@ -148,7 +137,7 @@ impl Wanted<'_> {
         place: &layout::Gang<'_>,
         default_scheduler: &str,
         now: Timestamp,
-    ) -> Result<(), ReconcileError> {
+    ) {
         let none = Vec::new();
         let pods = |clique: &str| self.seen.pods.get(clique).unwrap_or(&none);
         let member = |name: &str| {
@@ -177,20 +166,22 @@ impl Wanted<'_> {
             let stored = live.map(|live| &live.object);
             let wanted = gang::pod_gang(layout, place, &references, default_scheduler, stored);
             let before = self.writes.len();
-            self.own(&self.seen.gangs, &wanted)?;
+            self.own(&self.seen.gangs, &wanted);
             if self.writes.len() > before {
                 // The state is judged on what is stored, so it waits for what is being written.
-                return Ok(());
+                return;
             }
         }
-        let Some(live) = live.filter(|live| !live.meta.deleting) else { return Ok(()) };
-        self.check_owner(&Resource::of::<PodGang>(), &live.meta)?;
+        let Some(live) =
+            live.filter(|_| self.may_write(&Resource::of::<PodGang>(), live.map(|live| &**live)))
+        else {
+            return;
+        };
         let state = gang::initialization(&place.name, &live.object.spec, member);
         let stored = live.object.status.as_ref();
         let status = gang::status(stored, live.object.metadata.generation, now, state);
         let write = converge::status(Resource::of::<PodGang>(), &live.meta, stored, &status);
         self.writes.extend(write);
-        Ok(())
     }
 
     /// Deletes what is of this replica and not wanted any more.

@@ -67,7 +67,13 @@ impl Customary {
         new
     }
 
-    pub(super) fn reconciled(&self, controller: &str, ok: bool, waited: Duration, took: Duration) {
+    pub(super) fn reconciled(
+        &self,
+        controller: &'static str,
+        ok: bool,
+        waited: Duration,
+        took: Duration,
+    ) {
         let result = if ok { "success" } else { "error" };
         let labels = ReconcileLabels { controller: controller.into(), result: result.into() };
         self.reconciles.get_or_create(&labels).inc();
@@ -82,12 +88,14 @@ impl Customary {
         }
     }
 
-    pub(super) fn queue_depth(&self, controller: &str, depth: i64) {
+    pub(super) fn queue_depth(&self, controller: &'static str, depth: i64) {
         self.queue_depth.get_or_create(&QueueLabels { name: controller.into() }).set(depth);
     }
 
     pub(super) fn requested(&self, method: &str, code: u16) {
-        let labels = RequestLabels { code: Word(code.to_string()), method: method.into() };
+        let word = |word: String| Word(word.into());
+        let labels =
+            RequestLabels { code: word(code.to_string()), method: word(method.to_owned()) };
         self.requests.get_or_create(&labels).inc();
     }
 }

@@ -36,7 +36,9 @@ fn now() -> Timestamp {
 }
 
 fn decided(seen: &Observed) -> Plan {
-    decide(seen, "default-scheduler", now()).unwrap()
+    let (plan, refused) = decide(seen, "default-scheduler", now());
+    assert!(refused.is_none(), "{refused:?}");
+    plan
 }
 
 /// `verb plural name`, for every write.
@@ -198,7 +200,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
     other.metadata.uid = Some("a later life".to_owned());
     seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
-    let error = decide(&seen, "default-scheduler", now()).unwrap_err();
+    let error = decide(&seen, "default-scheduler", now()).1.unwrap();
 
     assert_eq!(
         error.to_string(),

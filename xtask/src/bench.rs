@@ -1,0 +1,35 @@
+//! `cargo xtask bench`: what the product costs and how long it takes, on a real control plane.
+//!
+//! Measuring is IO and sits in [`world`], [`watching`], [`usage`], [`ceiling`] and [`deploy`]; what
+//! the measurements mean is decided by pure functions over plain data in [`audit`], [`progress`],
+//! [`budgets`] and [`render`].
+
+mod audit;
+mod budgets;
+mod ceiling;
+mod deploy;
+mod progress;
+mod render;
+mod report;
+mod shape;
+mod usage;
+mod watching;
+mod world;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Deploy, scale and delete sets: times, writes, CPU and memory, next to their budgets.
+    Deploy(deploy::DeployArguments),
+}
+
+/// Runs one benchmark.
+pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::Deploy(arguments) => deploy::run(arguments),
+    }
+}

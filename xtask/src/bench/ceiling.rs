@@ -1,0 +1,104 @@
+//! What the API server can do at most on this machine, for others to be compared with.
+//!
+//! Pods are created, bound to a node that nobody plays and deleted, by clients that do nothing else.
+//! No controller takes part, so this is the price of storing alone.
+
+use std::thread;
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+use serde_json::json;
+use xtask::cluster::{Connection, Connector};
+use xtask::poll::Stopwatch;
+
+/// Pods and clients of a whole measurement.
+pub(crate) const PODS: u32 = 2000;
+const CLIENTS: usize = 32;
+
+/// Rates per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Rates {
+    pub(crate) created: f64,
+    pub(crate) bound: f64,
+    pub(crate) deleted: f64,
+    /// All three kinds of writes over the whole time.
+    pub(crate) writes: f64,
+}
+
+impl Rates {
+    fn from_seconds(pods: u32, [create, bind, delete]: [f64; 3]) -> Self {
+        let rate = |count: f64, seconds: f64| count / seconds.max(0.001);
+        let pods = f64::from(pods);
+        Self {
+            created: rate(pods, create),
+            bound: rate(pods, bind),
+            deleted: rate(pods, delete),
+            writes: rate(3.0 * pods, create + bind + delete),
+        }
+    }
+}
+
+/// Measures, in a namespace that has its service account.
+pub(crate) fn measure(connector: &Connector, namespace: &str) -> Result<Rates> {
+    let connect = |_| connector.connect();
+    let mut clients: Vec<Connection> = (0..CLIENTS).map(connect).collect::<Result<_>>()?;
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let container = json!({ "name": "main", "image": "image" });
+    let create = timed(&mut clients, |client, number| {
+        let pod = json!({
+            "metadata": { "name": format!("pod-{number}"), "labels": { "app": "ceiling" } },
+            // Nobody schedules for this name.
+            "spec": { "schedulerName": "nobody", "containers": [container] },
+        });
+        client.expect("POST", &pods, Some(&pod.to_string()))
+    })?;
+    let bind = timed(&mut clients, |client, number| {
+        let target = json!({ "kind": "Node", "name": "nowhere" });
+        let name = format!("pod-{number}");
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name }, "target": target,
+        });
+        client.expect("POST", &format!("{pods}/{name}/binding"), Some(&binding.to_string()))
+    })?;
+    let delete = timed(&mut clients, |client, number| {
+        client.expect("DELETE", &format!("{pods}/pod-{number}?gracePeriodSeconds=0"), None)
+    })?;
+    Ok(Rates::from_seconds(PODS, [create, bind, delete]))
+}
+
+/// Seconds until the clients together have done something for every pod.
+fn timed(
+    clients: &mut [Connection],
+    act: impl Fn(&mut Connection, u32) -> Result<String> + Sync,
+) -> Result<f64> {
+    let watch = Stopwatch::start();
+    let act = &act;
+    thread::scope(|scope| {
+        let workers: Vec<_> = clients
+            .iter_mut()
+            .zip(0..)
+            .map(|(client, first)| {
+                scope.spawn(move || {
+                    let mut mine = (first..PODS).step_by(CLIENTS);
+                    mine.try_for_each(|number| act(client, number).map(drop))
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().map_err(|_| anyhow!("a client of the ceiling panicked"))?
+        })
+    })?;
+    Ok(watch.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_come_from_each_stage_and_from_the_whole() {
+        let rates = Rates::from_seconds(2000, [4.0, 2.0, 2.0]);
+        let whole = Rates { created: 500.0, bound: 1000.0, deleted: 1000.0, writes: 750.0 };
+        assert_eq!(rates, whole);
+    }
+}
