@@ -74,6 +74,7 @@ fn try_run(arguments: &OperatorArguments) -> Result<(), Failure> {
         return crate::print(&version).map_err(|error| Failure(Exit::Failed, error));
     };
     let configuration = load(config).map_err(|error| Failure(Exit::BadConfiguration, error))?;
+    // Mostly waiting: one thread has the work done for many thousand pods, and threads cost memory.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
