@@ -117,6 +117,8 @@ impl<K: Key> Controller<K> {
                 () = self.able_to_lead() => {}
             }
             self.lead(&shutdown, &reconcile).await;
+            // The news about the lease may come from a task that waits for this thread.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -141,7 +143,8 @@ impl<K: Key> Controller<K> {
             let deadline = self.unseen.front().map(|unseen| unseen.deadline);
             tokio::select! {
                 biased;
-                Some(outcome) = running.next() => self.finish(outcome),
+                // Nothing but a change of leader helps a write that was refused for want of the lease.
+                Some(outcome) = running.next() => open &= !self.finish(outcome),
                 () = shutdown.requested(), if open => open = false,
                 () = &mut lost, if open => open = false,
                 () = clock.sleep_until(deadline.unwrap_or_default()), if deadline.is_some() => {
@@ -155,7 +158,8 @@ impl<K: Key> Controller<K> {
         }
     }
 
-    fn finish<E: Classed>(&mut self, outcome: Outcome<K, E>) {
+    /// Returns whether the run found out that this process does not lead any more.
+    fn finish<E: Classed>(&mut self, outcome: Outcome<K, E>) -> bool {
         let Outcome { ticket, started, fence, result } = outcome;
         let now = self.clock.now();
         let ended = match result {
@@ -173,6 +177,7 @@ impl<K: Key> Controller<K> {
         self.metrics.reconciled(self.name, measured, ticket.waited, now.since(started));
         let ended = self.next(ended, ticket.failures + 1, now);
         self.hold(&ticket.key, ended, &fence, now);
+        measured == Err(Class::Fenced)
     }
 
     fn next(

@@ -125,7 +125,6 @@ impl World {
             changes,
             progress: Progress::default(),
             audit: AuditLog::open(&self.cluster.audit_log())?,
-            connection: self.connector.connect()?,
             pids,
             world: self,
         };
@@ -158,7 +157,6 @@ pub(crate) struct Stage<'a> {
     changes: Receiver<Result<(Duration, Change)>>,
     progress: Progress,
     audit: AuditLog,
-    connection: Connection,
     pids: BTreeMap<String, u32>,
     world: &'a World,
 }
@@ -180,7 +178,7 @@ impl Stage<'_> {
     pub(crate) fn take(
         &mut self,
         plan: Plan,
-        act: impl FnOnce(&mut Sets<'_>) -> Result<()>,
+        act: impl FnOnce(&mut Sets) -> Result<()>,
     ) -> Result<Phase> {
         usage::forget_peak(self.operator.pid())?;
         // What was written between two steps belongs to neither.
@@ -212,12 +210,14 @@ impl Stage<'_> {
     pub(crate) fn reach(
         &mut self,
         goal: Goal,
-        act: impl FnOnce(&mut Sets<'_>) -> Result<()>,
+        act: impl FnOnce(&mut Sets) -> Result<()>,
     ) -> Result<(Duration, Marks)> {
         self.watch_for(Duration::ZERO)?;
+        // A new one each time: the server closes those that are idle for long.
+        let mut sets = Sets(self.world.connector.connect()?);
         let start = self.world.clock.elapsed();
         self.progress.begin(goal, start);
-        act(&mut Sets(&mut self.connection))?;
+        act(&mut sets)?;
         while self.progress.marks().all.is_none() {
             self.see(LOOK)?;
             let waited = self.world.clock.elapsed().saturating_sub(start);
@@ -280,9 +280,9 @@ impl Stage<'_> {
 }
 
 /// Requests about sets.
-pub(crate) struct Sets<'a>(&'a mut Connection);
+pub(crate) struct Sets(Connection);
 
-impl Sets<'_> {
+impl Sets {
     pub(crate) fn create(&mut self, shape: Shape, name: &str, replicas: u32) -> Result<()> {
         let set = shape.set(name, replicas).to_string();
         self.0.expect("POST", &Kind::Set.path(NAMESPACE), Some(&set)).map(drop)

@@ -137,6 +137,19 @@ async fn outcomes_decide_when_a_key_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_was_refused_for_want_of_the_lease_is_kept_and_lets_others_run() {
+    let refused = vec![Err(Class::Fenced); 1000];
+    let w = world(Script::from([("a", refused)]), 0);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    w.queue.want("a", Priority::UserChange);
+
+    // On one thread this timer fires only if the controller gives way.
+    w.pass(Duration::from_millis(1)).await;
+
+    assert_eq!(w.ran().len(), 1001, "tried again until it could write");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_waits_until_the_cache_has_seen_its_write() {
     let w = world(Script::new(), 7);
     w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
