@@ -8,11 +8,21 @@ use serde_json::{Value, json};
 use crate::contract::{Backend, BackendError, Preparation};
 
 /// The backend `default-scheduler`.
-pub(crate) struct KubeScheduler;
+pub(crate) struct KubeScheduler {
+    /// Whether gangs are wanted as objects of the scheduler.
+    pub(crate) gang_scheduling: bool,
+}
 
 impl Backend for KubeScheduler {
     fn name(&self) -> &str {
         DEFAULT_SCHEDULER
+    }
+
+    fn init(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        if self.gang_scheduling {
+            tracing::warn!("gangScheduling has no effect yet: gangs are approximated by gates");
+        }
+        Box::pin(async { Ok(()) })
     }
 
     fn prepare_pods<'a>(

@@ -36,7 +36,9 @@ impl Registry {
     pub fn new(scheduler: &Scheduler) -> Result<Self, RegistryError> {
         let backend = |profile: &SchedulerProfile| -> Result<Arc<dyn Backend>, RegistryError> {
             match profile.name.as_str() {
-                DEFAULT_SCHEDULER => Ok(Arc::new(KubeScheduler)),
+                DEFAULT_SCHEDULER => Ok(Arc::new(KubeScheduler {
+                    gang_scheduling: profile.gang_scheduling == Some(true),
+                })),
                 name => Err(RegistryError::Unsupported(name.to_owned())),
             }
         };
@@ -85,11 +87,6 @@ impl Registry {
         let name = labels.and_then(|labels| labels.get(labels::SCHEDULER_NAME));
         name.and_then(|name| self.get(name)).unwrap_or_else(|| self.default_backend())
     }
-
-    /// Names of the active backends, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.backends.keys().map(String::as_str)
-    }
 }
 
 #[cfg(test)]
@@ -110,7 +107,7 @@ mod tests {
         for configuration in ["", "scheduler: {profiles: [{name: kube-scheduler, default: true}]}"]
         {
             let registry = registry(configuration).unwrap();
-            assert_eq!(registry.names().collect::<Vec<_>>(), [DEFAULT_SCHEDULER]);
+            assert!(registry.get(DEFAULT_SCHEDULER).is_some());
             assert_eq!(registry.default_backend().name(), DEFAULT_SCHEDULER);
             assert!(registry.get("kai-scheduler").is_none());
         }

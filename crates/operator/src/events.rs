@@ -77,13 +77,14 @@ fn told(success: &'static str, failure: &'static str, action: &'static str) -> T
 
 /// Members of a group go with a replica of it, see [`group_replicas_deleted`].
 pub(crate) fn telling_of_group(write: &Write) -> Option<Telling> {
-    telling(write).filter(|telling| telling.success != "PodCliqueDeleteSuccessful")
+    telling(write).filter(|_| !matches!(write.verb, Verb::Delete { .. }))
 }
 
 /// The standalone cliques of a set have another pair of reasons than the members of a group.
 pub(crate) fn telling_of_replica(write: &Write) -> Option<Telling> {
     let telling = telling(write)?;
-    if telling.success != "PodCliqueCreateSuccessful" {
+    let creates = matches!(write.verb, Verb::Create { .. });
+    if !creates || write.resource != Resource::of::<PodClique>() {
         return Some(telling);
     }
     let success = "PodCliqueCreateOrUpdateSuccessful";
@@ -143,12 +144,19 @@ fn sentence(done: &str, children: &[(&str, &str)]) -> String {
 }
 
 /// None of the pods or replicas that were scheduled is left, although some are wanted.
-pub(crate) fn all_scheduled_lost<K>(object: &Object<K>, what: &str, before: i32) -> Occurrence
+pub(crate) fn all_scheduled_lost<K>(
+    object: &Object<K>,
+    what: &str,
+    (before, now): (i32, i32),
+    wanted: i32,
+) -> Option<Occurrence>
 where
     K: kube::Resource<DynamicType = ()>,
 {
-    let message = format!("All scheduled {what} lost (was {before})");
-    occurrence(object, Severity::Warning, "AllScheduledReplicasLost", "Schedule", message)
+    (before > 0 && now == 0 && wanted > 0).then(|| {
+        let message = format!("All scheduled {what} lost (was {before})");
+        occurrence(object, Severity::Warning, "AllScheduledReplicasLost", "Schedule", message)
+    })
 }
 
 /// Replicas of a group were deleted, told about its set.
@@ -256,7 +264,10 @@ mod tests {
 
     #[test]
     fn events_are_about_the_object_that_was_looked_at() {
-        let lost = all_scheduled_lost(&clique(), "pods", 3);
+        for (change, wanted) in [((3, 1), 3), ((0, 0), 3), ((3, 0), 0)] {
+            assert_eq!(all_scheduled_lost(&clique(), "pods", change, wanted), None, "{change:?}");
+        }
+        let lost = all_scheduled_lost(&clique(), "pods", (3, 0), 3).unwrap();
         assert_eq!(lost.message, "All scheduled pods lost (was 3)");
         assert_eq!((lost.about.kind.as_str(), lost.about.name.as_str()), ("PodClique", "a"));
         assert_eq!(lost.about.api_version, "grove.io/v1alpha1");

@@ -72,6 +72,9 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     let backends = Registry::new(&configuration.scheduler)?;
     backends.init().await?;
     let mut process = Process::new(env.clone(), GRACE);
+    // Before anything answers: a part that has not started yet is not known to be missing.
+    let start = env.readiness.part("start");
+    start.not_ready("its parts are being started");
     serve_probes(&mut process, configuration, &env).await?;
     let leadership = take_part(&mut process, &client, &options, &env);
     let writer = Writer::new(client.clone(), &env, leadership.clone(), MANAGER);
@@ -99,6 +102,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
     parts.control(&mut process, &caches, world, backends);
+    start.ready();
     Ok(process.run().await?)
 }
 

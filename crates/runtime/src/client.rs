@@ -28,6 +28,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn client(mut config: Config, agent: &str) -> Result<Client, ClientError> {
     let agent = HeaderValue::from_str(agent).map_err(|_| ClientError::Agent(agent.to_owned()))?;
     config.headers.push((USER_AGENT, agent));
+    if let Some(proxy) = &config.proxy_url {
+        return Err(ClientError::Proxy(proxy.to_string()));
+    }
     let unusable = |source| ClientError::Config(Box::new(source));
 
     let guard = SharedGuard::default();
@@ -61,7 +64,30 @@ pub enum ClientError {
     /// The agent does not fit into a header.
     #[error("{0:?} cannot be sent as User-Agent: use visible ASCII characters")]
     Agent(String),
+    /// Going through a proxy is not supported.
+    #[error(
+        "the API server is to be reached through the proxy {0}, which is not supported: remove \
+         proxy-url from the kubeconfig or unset HTTPS_PROXY"
+    )]
+    Proxy(String),
     /// Certificates, keys or addresses in the configuration are wrong.
     #[error("the client configuration is not usable: {0}")]
     Config(#[source] Box<kube::Error>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let config = || Config::new("https://127.0.0.1:1".parse().unwrap());
+        let proxied = Config { proxy_url: Some("http://proxy:3128".parse().unwrap()), ..config() };
+        for (config, agent, named) in
+            [(config(), "line\nbreak", "User-Agent"), (proxied, "grove", "proxy http://proxy:3128")]
+        {
+            let error = client(config, agent).err().unwrap().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
 }

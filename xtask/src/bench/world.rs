@@ -34,26 +34,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// How often to see whether the operator still runs while nothing changes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What an operator outside the cluster may do in addition: it brings its own CRDs and registers
-/// its webhooks by address.
-const OUTSIDE: &str = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: grove-operator-outside}
-rules:
-  - apiGroups: [apiextensions.k8s.io]
-    resources: [customresourcedefinitions]
-    verbs: [create, patch]
-  - apiGroups: [admissionregistration.k8s.io]
-    resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
-    verbs: [create]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: grove-operator-outside}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: grove-operator-outside}
-subjects: [{kind: ServiceAccount, name: grove-operator, namespace: grove-system}]
-";
+const OUTSIDE: &str = include_str!("../../../deploy/outside/rbac.yaml");
 
 /// A control plane with nodes.
 pub(crate) struct World {

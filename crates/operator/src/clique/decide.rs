@@ -68,7 +68,7 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let deletes = balance.delete.iter().filter_map(|pod| delete(observed, pod, "one too many"));
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
     let staying = observed.pods.iter().filter(|pod| !balance.delete.contains(pod));
-    let labels = put_labels_back(observed, place, staying);
+    let labels = put_labels_back(observed, staying);
     plan.step(creates.into_iter().chain(deletes).chain(lifts).chain(labels));
     Decision { plan, problem, waits: gates.hold.is_some() }
 }
@@ -91,9 +91,10 @@ pub(super) fn report(
     let write =
         converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)?;
     let before = clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
-    let lost = before > 0 && status.scheduled_replicas == 0 && clique.spec.replicas > 0;
-    let event = lost.then(|| events::all_scheduled_lost(&observed.clique, "pods", before));
-    let urgent = lost || status::is_urgent_for_clique(clique, &status);
+    let scheduled = (before, status.scheduled_replicas);
+    let wanted = clique.spec.replicas;
+    let event = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
+    let urgent = event.is_some() || status::is_urgent_for_clique(clique, &status);
     Some(Report { write, patience: patience(urgent, clique.status.is_none()), event })
 }
 
@@ -194,23 +195,13 @@ fn pod_context<'a>(
 /// Puts back the labels of pods that say where they belong. Pods share them with their PodClique.
 fn put_labels_back<'o>(
     observed: &'o Observed,
-    place: &Place,
     pods: impl Iterator<Item = &'o ObservedPod>,
 ) -> Vec<Write> {
     let clique = &observed.clique.meta;
-    let replica = place.set_replica.to_string();
-    let mut wanted: Vec<(&str, &str)> = vec![
-        (labels::PART_OF, &place.set.meta.key.name),
-        (labels::POD_CLIQUE, &clique.key.name),
-        (labels::POD_CLIQUE_SET_REPLICA_INDEX, &replica),
-    ];
-    let shared = [
-        labels::POD_GANG,
-        labels::BASE_POD_GANG,
-        labels::POD_CLIQUE_SCALING_GROUP,
-        labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX,
-    ];
-    wanted.extend(shared.iter().filter_map(|key| Some((*key, clique.labels.get(key)?))));
+    let shared = labels::PLACE_OF_POD_CLIQUE.iter();
+    let mut wanted: Vec<(&str, &str)> =
+        shared.filter_map(|key| Some((*key, clique.labels.get(key)?))).collect();
+    wanted.push((labels::POD_CLIQUE, &clique.key.name));
     let stored = pods.filter(|pod| !pod.deleting).filter_map(|pod| observed.stored.get(&pod.name));
     let put_back = |pod: &Arc<Pod>| {
         let wanted = wanted.iter().copied();

@@ -68,9 +68,10 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let resource = Resource::of::<PodCliqueScalingGroup>();
     let write = converge::status(resource, meta, object.status.as_ref(), &wanted)?;
     let before = object.status.as_ref().map_or(0, |status| status.scheduled_replicas);
-    let lost = before > 0 && wanted.scheduled_replicas == 0 && object.spec.replicas > 0;
-    let event = lost.then(|| events::all_scheduled_lost(&seen.group, "replicas", before));
-    let urgent = lost || is_urgent_for_group(object, &wanted);
+    let scheduled = (before, wanted.scheduled_replicas);
+    let replicas = object.spec.replicas;
+    let event = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
+    let urgent = event.is_some() || is_urgent_for_group(object, &wanted);
     Some(Report { write, patience: patience(urgent, object.status.is_none()), event })
 }
 

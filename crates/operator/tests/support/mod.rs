@@ -32,26 +32,7 @@ pub const RBAC: &str = include_str!("../../../../deploy/operator/rbac.yaml");
 /// Longer than anything here takes; a test that needs it has failed.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Registering webhooks by URL and installing CRDs is for operators outside a cluster and needs
-/// more than the installed role grants.
-const OUTSIDE: &str = "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: grove-operator-outside}
-rules:
-  - apiGroups: [admissionregistration.k8s.io]
-    resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
-    verbs: [create]
-  - apiGroups: [apiextensions.k8s.io]
-    resources: [customresourcedefinitions]
-    verbs: [create, patch]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: grove-operator-outside}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: grove-operator-outside}
-subjects: [{kind: ServiceAccount, name: grove-operator, namespace: grove-system}]
-";
+const OUTSIDE: &str = include_str!("../../../../deploy/outside/rbac.yaml");
 
 const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
 
