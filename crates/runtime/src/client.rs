@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         let config = || Config::new("https://127.0.0.1:1".parse().unwrap());
-        let proxied = Config { proxy_url: Some("http://proxy:3128".parse().unwrap()), ..config() };
+        let mut proxied = config();
+        proxied.proxy_url = Some("http://proxy:3128".parse().unwrap());
         for (config, agent, named) in
             [(config(), "line\nbreak", "User-Agent"), (proxied, "grove", "proxy http://proxy:3128")]
         {
