@@ -17,6 +17,13 @@ pub trait Backend: Send + Sync {
     /// Name of the backend, which is what its pods have as `spec.schedulerName`.
     fn name(&self) -> &str;
 
+    /// Whether the scheduler acts on a label or an annotation of a PodGang. A change of such a key
+    /// on a PodCliqueSet reaches its gangs at once, other keys follow with the next change.
+    fn acts_on(&self, key: &str) -> bool {
+        let _ = key;
+        false
+    }
+
     /// Once, before anything else. An error keeps the operator from starting, so what may come
     /// later, such as the scheduler's CRDs, is no error.
     fn init(&self) -> BoxFuture<'_, Result<(), BackendError>> {

@@ -1,21 +1,22 @@
-//! The operator as a program on the real control plane: it starts, serves, and stops when told.
+//! The operator as a program on the real control plane: it starts, serves, stops when told, and goes on
+//! where a killed one was.
 
-#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use xtask::cluster::{Cluster, Options, Parts};
+use grove_runtime::rng::Rng;
+use serde_json::Value;
+use xtask::cluster::{Cluster, Fleet, Options, Parts};
 use xtask::poll;
 
 const DEADLINE: Duration = Duration::from_secs(60);
-const CONFIGURATION: &str = "
-apiVersion: operator.config.grove.io/v1alpha1
-kind: OperatorConfiguration
-leaderElection: {enabled: true}
-";
 const BAD_SET: &str = "
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -27,15 +28,79 @@ spec:
         spec: {roleName: worker, replicas: 0, podSpec: {containers: [{name: c, image: busybox}]}}
 ";
 
-/// Reads the log until a line says this.
-fn says(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) {
-    let found = lines.any(|line| line.unwrap().contains(word));
-    assert!(found, "the log ended without {word:?}");
+/// A running operator.
+struct Operator {
+    child: Child,
+    /// Lines of its log.
+    log: Receiver<String>,
 }
 
-fn terminate(child: &Child) {
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+impl Operator {
+    fn start(cluster: &Cluster, config: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
+            .args(["operator", "--install-crds", "--webhook-host", "127.0.0.1"])
+            .args(["--namespace", "default", "--log", "info,grove_runtime::write=debug"])
+            .arg("--config")
+            .arg(config)
+            .env("KUBECONFIG", cluster.admin().kubeconfig())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (told, log) = mpsc::channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| drop(told.send(line)));
+        });
+        Self { child, log }
+    }
+
+    /// Reads the log until a line says this.
+    fn says(&self, word: &str) {
+        let said = |line: String| line.contains(word);
+        while !said(self.log.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no {word:?}"))) {}
+    }
+
+    /// Lets it do some writes, or live for a while when there is nothing to do, and kills it.
+    fn kill_in_the_middle(mut self, rng: &Rng) {
+        for _ in 0..rng.next_u64() % 40 {
+            let patience = Duration::from_millis(rng.next_u64() % 400);
+            if self.log.recv_timeout(patience).is_err() {
+                break;
+            }
+        }
+        self.kill();
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A failed test leaves no operator behind.
+impl Drop for Operator {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Writes a configuration file.
+fn configuration(cluster: &Cluster, election: bool) -> PathBuf {
+    let config = cluster.directory().join("operator.yaml");
+    // Ports of its own: another operator may be running here.
+    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [webhooks, health, metrics] = listeners.map(|one| one.local_addr().unwrap().port());
+    let text = format!(
+        "apiVersion: operator.config.grove.io/v1alpha1\n\
+         kind: OperatorConfiguration\n\
+         leaderElection: {{enabled: {election}}}\n\
+         server: {{webhooks: {{port: {webhooks}}}, healthProbes: {{port: {health}}}, \
+         metrics: {{port: {metrics}}}}}\n"
+    );
+    fs::write(&config, text).unwrap();
+    config
 }
 
 #[test]
@@ -43,24 +108,8 @@ fn terminate(child: &Child) {
 fn the_operator_serves_from_start_to_sigterm() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
-    let config = cluster.directory().join("operator.yaml");
-    // Ports of its own: another operator may be running here.
-    let [webhooks, health, metrics] = free_ports();
-    let servers = format!(
-        "server: {{webhooks: {{port: {webhooks}}}, healthProbes: {{port: {health}}}, \
-         metrics: {{port: {metrics}}}}}\n"
-    );
-    fs::write(&config, format!("{CONFIGURATION}{servers}")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
-        .args(["operator", "--install-crds", "--webhook-host", "127.0.0.1"])
-        .args(["--namespace", "default", "--config"])
-        .arg(&config)
-        .env("KUBECONFIG", cluster.admin().kubeconfig())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    says(&mut log, "leading");
+    let mut operator = Operator::start(&cluster, &configuration(&cluster, true));
+    operator.says("leading");
 
     let ready = || {
         let probe = cluster.kubectl_with_stdin(&["apply", "-f", "-"], BAD_SET).unwrap_err();
@@ -69,12 +118,80 @@ fn the_operator_serves_from_start_to_sigterm() {
     };
     poll::until(DEADLINE, "the webhooks refuse a bad set", ready).unwrap();
 
-    terminate(&child);
-    says(&mut log, "released");
-    assert!(child.wait().unwrap().success());
+    let pid = operator.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    operator.says("released");
+    assert!(operator.child.wait().unwrap().success());
 }
 
-fn free_ports() -> [u16; 3] {
-    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+// === kills ===
+
+const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: demo}
+spec:
+  replicas: 4
+  template:
+    cliques:
+      - name: router
+        spec: {roleName: router, replicas: 2, podSpec: {containers: [{name: c, image: busybox}]}}
+      - name: worker
+        spec: {roleName: worker, replicas: 3, podSpec: {containers: [{name: c, image: busybox}]}}
+    podCliqueScalingGroups: [{name: group, cliqueNames: [worker], replicas: 2, minAvailable: 1}]
+";
+/// Pods of one replica.
+const PODS: usize = 2 + 2 * 3;
+
+/// What the user does, how many pods that makes, and how often the operator dies meanwhile.
+const PHASES: [(&[&str], usize, u32); 4] = [
+    (&["create", "-f", "-"], 4 * PODS, 12),
+    (&["scale", "pcs/demo", "--replicas=6"], 6 * PODS, 8),
+    (&["scale", "pcs/demo", "--replicas=1"], PODS, 8),
+    (&["delete", "pcs/demo", "--wait=false"], 0, 8),
+];
+
+fn list(cluster: &Cluster, kinds: &str) -> Vec<Value> {
+    let selector = "--selector=app.kubernetes.io/part-of=demo";
+    let text = cluster.kubectl(&["get", kinds, selector, "--output=json"]).unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+/// Every pod is there once and ready, or nothing at all is left.
+fn is_done(cluster: &Cluster, pods: usize) -> bool {
+    if pods == 0 {
+        return list(cluster, "pcsg,pclq,podgangs,pods,services,secrets,roles").is_empty();
+    }
+    let found = list(cluster, "pods");
+    let hosts: BTreeSet<_> =
+        found.iter().filter_map(|pod| pod["spec"]["hostname"].as_str()).collect();
+    found.len() == pods && hosts.len() == pods && found.iter().all(is_ready)
+}
+
+#[test]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+fn killed_programs_leave_what_the_next_one_finishes() {
+    let cluster = Cluster::start(Options::default()).unwrap();
+    cluster.nodes(&FLEET).unwrap();
+    let config = configuration(&cluster, false);
+    let rng = Rng::seeded(7);
+    for (act, pods, kills) in PHASES {
+        let mut operator = Operator::start(&cluster, &config);
+        let acted = || Ok(cluster.kubectl_with_stdin(act, SET).ok());
+        poll::until(DEADLINE, "the webhooks are there and let the user act", acted).unwrap();
+        for _ in 0..kills {
+            operator.kill_in_the_middle(&rng);
+            operator = Operator::start(&cluster, &config);
+        }
+        let what = format!("{} ends with {pods} pods", act.join(" "));
+        poll::until(DEADLINE, &what, || Ok(is_done(&cluster, pods).then_some(()))).unwrap();
+        operator.kill();
+    }
 }

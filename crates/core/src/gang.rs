@@ -59,6 +59,14 @@ pub fn pod_gang(
     object
 }
 
+/// Whether a live gang may stay as it is until there is another reason to write it: what it lacks is
+/// metadata of the set that its scheduler does not act on.
+pub fn can_wait(live: &PodGang, wanted: &PodGang, acted_on: impl Fn(&str) -> bool) -> bool {
+    live.spec == wanted.spec
+        && live.metadata.owner_references == wanted.metadata.owner_references
+        && mirror::can_wait(&live.metadata, &wanted.metadata, acted_on)
+}
+
 /// The scheduler of the first clique that names one, else the default.
 fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'a str {
     let mut cliques = layout.template().cliques.iter();

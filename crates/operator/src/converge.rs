@@ -125,14 +125,26 @@ pub(crate) fn labels<'a>(
 
 /// Deletes exactly this object; what it owns follows.
 pub(crate) fn delete(resource: Resource, meta: &Meta, reason: &'static str) -> Write {
+    delete_if(resource, meta, Precondition::uid(&meta.uid), reason)
+}
+
+/// Deletes an object because its owner goes, if it still is as it was seen. A user may have deleted the
+/// owner alone: then the garbage collector takes the owner reference away before the owner goes, which
+/// the cache may not show yet.
+pub(crate) fn delete_with_owner(resource: Resource, meta: &Meta, reason: &'static str) -> Write {
+    delete_if(resource, meta, Precondition::version(&meta.uid, meta.resource_version), reason)
+}
+
+fn delete_if(
+    resource: Resource,
+    meta: &Meta,
+    only_if: Precondition,
+    reason: &'static str,
+) -> Write {
     Write {
         resource,
         key: meta.key.clone(),
-        verb: Verb::Delete {
-            only_if: Precondition::uid(&meta.uid),
-            propagation: Propagation::Background,
-            grace_seconds: None,
-        },
+        verb: Verb::Delete { only_if, propagation: Propagation::Background, grace_seconds: None },
         reason,
     }
 }

@@ -114,8 +114,7 @@ pub(crate) async fn reconcile(
 async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<(), ReconcileError> {
     let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(()) };
     let now = context.env.clock.wall();
-    let scheduler = context.backends.default_backend().name();
-    let (plan, refused) = decide::decide(&seen, scheduler, now);
+    let (plan, refused) = decide::decide(&seen, &context.backends, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
     events::tell(&context.events.component("podcliqueset-controller"), told);

@@ -20,7 +20,6 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::error::WriteError;
@@ -158,14 +157,6 @@ pub struct Written {
     pub uid: Uid,
     /// The version that this write made; 0 when the server did not say (the object is gone).
     pub resource_version: u64,
-    body: Bytes,
-}
-
-impl Written {
-    /// The object as the server answered it.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.body)
-    }
 }
 
 /// Executes [`Write`]s for one process; clones share everything.
@@ -247,7 +238,7 @@ impl Writer {
         self.metrics.requested(method.as_str(), parts.status.as_u16());
         if parts.status.is_success() {
             permit.succeeded();
-            return Ok(Written::of(write, body));
+            return Ok(Written::of(write, &body));
         }
         let error = WriteError::refused(write, &parts, &body);
         if error.asks_to_slow_down() {
@@ -255,7 +246,7 @@ impl Writer {
         }
         match &write.verb {
             Verb::Delete { .. } if parts.status == http::StatusCode::NOT_FOUND => {
-                Ok(Written::of(write, Bytes::new()))
+                Ok(Written::of(write, &[]))
             }
             _ => Err(error),
         }
@@ -287,7 +278,7 @@ fn mark(write: &Write, written: &Written) -> Option<Mark> {
 }
 
 impl Written {
-    fn of(write: &Write, body: Bytes) -> Self {
+    fn of(write: &Write, answer: &[u8]) -> Self {
         #[derive(Default, Deserialize)]
         struct Answer {
             #[serde(default)]
@@ -301,13 +292,12 @@ impl Written {
             resource_version: String,
         }
         // A delete may answer with a Status, a binding always does: both without a version.
-        let meta = serde_json::from_slice::<Answer>(&body).unwrap_or_default().metadata;
+        let meta = serde_json::from_slice::<Answer>(answer).unwrap_or_default().metadata;
         let name = if meta.name.is_empty() { write.key.name.to_string() } else { meta.name };
         Self {
             name,
             uid: meta.uid,
             resource_version: meta.resource_version.parse().unwrap_or_default(),
-            body,
         }
     }
 }

@@ -64,8 +64,9 @@ pub fn is_initialized(gang: &PodGang) -> bool {
         == Some(condition::TRUE)
 }
 
-/// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang that was
-/// initialised once is left as it is.
+/// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang begins as
+/// pending, even when its pods were quicker than its first status, so that everybody sees the same
+/// story. One that was initialised once is left as it is.
 pub fn status(
     stored: Option<&PodGangStatus>,
     generation: Option<i64>,
@@ -76,9 +77,11 @@ pub fn status(
     if status.phase == PodGangPhase::default() {
         status.phase = PodGangPhase::Pending;
     }
-    if find(&status.conditions, reasons::INITIALIZED) == Some(condition::TRUE) {
-        return status;
-    }
+    let state = match find(&status.conditions, reasons::INITIALIZED) {
+        Some(condition::TRUE) => return status,
+        None if state == Initialization::RefsSyncing => Initialization::PodsPending,
+        _ => state,
+    };
     let (value, reason, message) = match state {
         Initialization::PodsPending => (
             condition::FALSE,

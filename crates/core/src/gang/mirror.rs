@@ -5,6 +5,9 @@
 //! Keys of our own prefix are not mirrored: on a set they are switches for the operator. Neither is the
 //! manifest that kubectl keeps in an annotation: it describes the set, and it would multiply its size
 //! by the number of gangs.
+//!
+//! A set with hundreds of gangs would pay hundreds of writes for a note in an annotation. So a change that
+//! nothing else comes with, of keys that the scheduler does not act on, waits for the next write.
 
 use std::collections::BTreeMap;
 
@@ -55,6 +58,33 @@ pub(super) fn apply(set: &ObjectMeta, live: Option<&ObjectMeta>, managed: String
         annotations.insert(MIRRORED_KEYS.to_owned(), text);
     }
     Mirrored { labels, annotations: (!annotations.is_empty()).then_some(annotations) }
+}
+
+/// Whether nothing but mirrored keys differ, and none of them is one that `acted_on` tells.
+pub(super) fn can_wait(
+    live: &ObjectMeta,
+    wanted: &ObjectMeta,
+    acted_on: impl Fn(&str) -> bool,
+) -> bool {
+    let before = remembered(live.annotations.as_ref());
+    let after = remembered(wanted.annotations.as_ref());
+    let same = |live: Option<&Strings>, wanted: Option<&Strings>, mirrored: [&[String]; 2]| {
+        let counts = |key: &str| {
+            key != MIRRORED_KEYS
+                && (acted_on(key) || !mirrored.iter().any(|keys| keys.iter().any(|one| one == key)))
+        };
+        let of = |strings: Option<&Strings>| -> Strings {
+            let counting = strings.into_iter().flatten().filter(|(key, _)| counts(key));
+            counting.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        of(live) == of(wanted)
+    };
+    same(live.labels.as_ref(), wanted.labels.as_ref(), [&before.labels, &after.labels])
+        && same(
+            live.annotations.as_ref(),
+            wanted.annotations.as_ref(),
+            [&before.annotations, &after.annotations],
+        )
 }
 
 /// What was mirrored last time. An unreadable memory counts as none: better a key too many than a

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Initialization::{PodsPending, Ready, RefsSyncing},
-    Member, initialization, pod_gang, references, status,
+    Member, can_wait, initialization, pod_gang, references, status,
 };
 use crate::{
     layout::Layout,
@@ -140,6 +140,41 @@ fn metadata_of_the_set_is_mirrored_and_foreign_keys_stay() {
 }
 
 #[test]
+fn only_mirrored_keys_that_nobody_acts_on_can_wait() {
+    type Change = fn(&mut PodCliqueSet, &mut PodGang);
+    let metadata =
+        json!({ "labels": { "team": "t" }, "annotations": { "queue": "q", "note": "n" } });
+    let live = gang_of(&set(&metadata, ["", ""]), None);
+    let cases: [(&str, Change, bool); 9] = [
+        ("nothing", |_, _| {}, true),
+        ("note changed", |set, _| annotate(set, "note", "other"), true),
+        ("note added", |set, _| annotate(set, "more", "m"), true),
+        ("label removed", |set, _| set.metadata.labels = None, true),
+        ("what is acted on", |set, _| annotate(set, "queue", "other"), false),
+        ("spec", |set, _| set.spec.template.priority_class_name = None, false),
+        ("owner", |_, live| live.metadata.owner_references = None, false),
+        ("managed label", |_, live| live.metadata.labels = None, false),
+        ("all annotations but a note", |_, live| forget(live), false),
+    ];
+    for (what, change, expected) in cases {
+        let (mut set, mut live) = (set(&metadata, ["", ""]), live.clone());
+        change(&mut set, &mut live);
+        let wanted = gang_of(&set, Some(&live));
+        assert_eq!(can_wait(&live, &wanted, |key| key == "queue"), expected, "{what}");
+    }
+}
+
+fn annotate(set: &mut PodCliqueSet, key: &str, value: &str) {
+    let annotations = set.metadata.annotations.as_mut().unwrap();
+    annotations.insert(key.to_owned(), value.to_owned());
+}
+
+/// As somebody who cleans annotations up would.
+fn forget(gang: &mut PodGang) {
+    gang.metadata.annotations.as_mut().unwrap().retain(|key, _| key == "note");
+}
+
+#[test]
 fn damaged_memory_of_mirrored_keys_loses_nothing() {
     let metadata = json!({ "annotations": { "a": "1" } });
     let mut gang = gang_of(&set(&metadata, ["", ""]), None);
@@ -191,7 +226,10 @@ fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
         json!({ "phase": "Starting", "placementScore": 0.5, "conditions": [foreign] }),
     )
     .unwrap();
-    assert_eq!(status(None, Some(1), at(0), PodsPending).phase.as_str(), "Pending");
+    let first = |state| status(None, Some(1), at(0), state);
+    assert_eq!(first(PodsPending).phase.as_str(), "Pending");
+    assert_eq!(first(RefsSyncing), first(PodsPending), "pods that were quicker change no story");
+    assert_ne!(first(Ready), first(PodsPending), "a complete gang whose state was lost");
 
     let pending = status(Some(&by_scheduler), Some(1), at(1), PodsPending);
     let syncing = status(Some(&pending), Some(2), at(2), RefsSyncing);

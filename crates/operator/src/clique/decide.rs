@@ -65,7 +65,9 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
 
     let mut plan = Plan::default();
     plan.step(add_finalizer(&observed.clique));
-    let deletes = balance.delete.iter().filter_map(|pod| delete(observed, pod, "one too many"));
+    let deletes = balance.delete.iter().filter_map(|pod| {
+        Some(converge::delete(PODS, observed.stored.get(&pod.name)?.meta(), "one too many"))
+    });
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
     let staying = observed.pods.iter().filter(|pod| !balance.delete.contains(pod));
     let labels = put_labels_back(observed, staying);
@@ -105,7 +107,10 @@ fn tear_down(observed: &Observed) -> Plan {
     if !own_finalizers(&observed.clique).iter().any(|one| one == finalizers::ORPHAN) {
         let staying = observed.pods.iter().filter(|pod| !pod.deleting);
         let reason = "the PodClique is being deleted";
-        plan.step(staying.filter_map(|pod| delete(observed, pod, reason)));
+        plan.step(staying.filter_map(|pod| {
+            let stored = observed.stored.get(&pod.name)?;
+            Some(converge::delete_with_owner(PODS, stored.meta(), reason))
+        }));
     }
     plan.step(remove_finalizer(&observed.clique));
     plan
@@ -208,11 +213,6 @@ fn put_labels_back<'o>(
         converge::labels(PODS, pod.meta(), wanted, "labels that somebody changed")
     };
     stored.filter_map(put_back).collect()
-}
-
-fn delete(observed: &Observed, pod: &ObservedPod, reason: &'static str) -> Option<Write> {
-    let stored = observed.stored.get(&pod.name)?;
-    Some(converge::delete(PODS, stored.meta(), reason))
 }
 
 /// Removes our gate and no other. Should the list have changed meanwhile, the test fails and the

@@ -84,7 +84,10 @@ fn release(seen: &Observed, plan: &mut Plan) {
     let stored = stored_finalizers(&seen.group);
     if !stored.iter().any(|one| one == finalizers::ORPHAN) {
         let members = seen.cliques.values().filter(|clique| is_alive(seen, clique));
-        plan.step(members.map(|clique| delete(clique, "its scaling group is being deleted")));
+        plan.step(members.map(|clique| {
+            let reason = "its scaling group is being deleted";
+            converge::delete_with_owner(Resource::of::<PodClique>(), &clique.meta, reason)
+        }));
     }
     let others: Vec<String> = stored.iter().filter(|one| *one != FINALIZER).cloned().collect();
     if others.len() < stored.len() {
@@ -151,7 +154,10 @@ fn surplus(seen: &Observed, place: &Place<'_>) -> Vec<Write> {
         .map(|(_, clique)| &**clique)
         .collect();
     surplus.sort_by_key(|clique| Reverse(replica_of(clique)));
-    let delete = |clique| delete(clique, "not among the wanted members of its scaling group");
+    let delete = |clique: &Object<PodClique>| {
+        let reason = "not among the wanted members of its scaling group";
+        converge::delete(Resource::of::<PodClique>(), &clique.meta, reason)
+    };
     surplus.into_iter().map(delete).collect()
 }
 
@@ -172,10 +178,6 @@ fn replica_of(clique: &Object<PodClique>) -> Option<u32> {
 /// Whether a PodClique is ours and not on its way out.
 fn is_alive(seen: &Observed, clique: &Object<PodClique>) -> bool {
     seen.owns(clique) && !clique.meta.deleting
-}
-
-fn delete(clique: &Object<PodClique>, reason: &'static str) -> Write {
-    converge::delete(Resource::of::<PodClique>(), &clique.meta, reason)
 }
 
 fn taken(seen: &Observed, live: &Object<PodClique>) -> ReconcileError {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api::condition::pod_gang::INITIALIZED;
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
+use grove_backends::Registry;
 use grove_core::children::{self, owner};
 use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
@@ -32,7 +33,7 @@ const REASON: &str = "what the set says";
 /// The plan, and what cannot be done besides it.
 pub(super) fn decide(
     seen: &Observed,
-    default_scheduler: &str,
+    backends: &Registry,
     now: Timestamp,
 ) -> (Plan, Option<ReconcileError>) {
     let layout = Layout::of(&seen.set.object);
@@ -62,7 +63,7 @@ pub(super) fn decide(
     }
     let gangs = gangs(&layout, seen);
     for place in &gangs {
-        wanted.gang(&layout, place, default_scheduler, now);
+        wanted.gang(&layout, place, backends, now);
     }
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
@@ -135,7 +136,7 @@ impl Wanted<'_> {
         &mut self,
         layout: &Layout<'_>,
         place: &layout::Gang<'_>,
-        default_scheduler: &str,
+        backends: &Registry,
         now: Timestamp,
     ) {
         let none = Vec::new();
@@ -164,9 +165,13 @@ impl Wanted<'_> {
         // A new gang says first that it is not complete, and only then gets its references.
         if live.is_none_or(|live| has_state(&live.object)) {
             let stored = live.map(|live| &live.object);
-            let wanted = gang::pod_gang(layout, place, &references, default_scheduler, stored);
+            let scheduler = backends.default_backend().name();
+            let wanted = gang::pod_gang(layout, place, &references, scheduler, stored);
+            let acted_on = |key: &str| backends.for_gang(&wanted).acts_on(key);
             let before = self.writes.len();
-            self.own(&self.seen.gangs, &wanted);
+            if !stored.is_some_and(|stored| gang::can_wait(stored, &wanted, acted_on)) {
+                self.own(&self.seen.gangs, &wanted);
+            }
             if self.writes.len() > before {
                 // The state is judged on what is stored, so it waits for what is being written.
                 return;

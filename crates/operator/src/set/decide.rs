@@ -10,6 +10,7 @@ use grove_core::status::{self, Outcome};
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
+use serde_json::Value;
 
 use super::observe::{Children, Observed};
 use crate::converge;
@@ -37,23 +38,33 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
         plan.step([converge::finalizers(resource, &seen.set.meta, &held, "take charge")]);
     }
     let layout = Layout::of(&seen.set.object);
-    let access = [
-        (SERVICE_ACCOUNTS, &seen.service_account, children::service_account(&layout)),
-        (ROLES, &seen.role, children::role(&layout)),
-        (ROLE_BINDINGS, &seen.role_binding, children::role_binding(&layout)),
-        (SECRETS, &seen.secret, children::token_secret(&layout)),
-    ];
-    let reason = "for the start-order container";
-    plan.step(access.into_iter().filter_map(|(resource, live, wanted)| match live {
-        None => converge::part(resource, wanted, None, reason),
-        Some(live) => {
-            let labels = wanted["metadata"]["labels"].as_object();
-            let labels = labels.into_iter().flatten();
-            let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-            converge::labels(resource, live, labels, reason)
-        }
-    }));
+    plan.step(
+        [
+            access(
+                SERVICE_ACCOUNTS,
+                seen.service_account.as_ref(),
+                children::service_account(&layout),
+            ),
+            access(ROLES, seen.role.as_ref(), children::role(&layout)),
+            access(SECRETS, seen.secret.as_ref(), children::token_secret(&layout)),
+        ]
+        .into_iter()
+        .flatten(),
+    );
+    // The API server looks at the role before it lets anybody bind it.
+    plan.step(access(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)));
     plan
+}
+
+/// Creates an object that the start-order container needs, or puts its labels back.
+fn access(resource: Resource, live: Option<&Meta>, wanted: Value) -> Option<Write> {
+    let reason = "for the start-order container";
+    let Some(live) = live else {
+        return converge::part(resource, wanted, None, reason);
+    };
+    let labels = wanted["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+    converge::labels(resource, live, labels, reason)
 }
 
 fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
@@ -77,7 +88,7 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     found
         .into_iter()
         .filter(|(_, meta)| owned(meta) && !meta.deleting)
-        .map(|(resource, meta)| converge::delete(resource, meta, "the set is deleted"))
+        .map(|(resource, meta)| converge::delete_with_owner(resource, meta, "the set is deleted"))
         .collect()
 }
 

@@ -4,13 +4,14 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Bench, hold_terminating, pod, release, rules};
-use crate::support::kinds::{CLIQUES, GANGS, PODS, SERVICES, SETS};
+use crate::support::kinds::{CLIQUES, GANGS, GROUPS, PODS, SERVICES, SETS};
 use crate::support::mirror::{Namespace, State, send};
 use crate::support::sets::{small, with_replicas};
 
 rules! {
     "a deleted set takes everything along": everything,
     "a set that is deleted in the foreground takes everything along": foreground,
+    "a set that is deleted without its parts leaves them to the user": orphans,
     "finalizers of others keep what they are on, and nothing else": finalizers,
     "a set that comes back at once waits for its former parts and takes none of them": comes_back,
     "a namespace goes with the sets in it": namespace_goes,
@@ -24,13 +25,40 @@ async fn everything(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.look(|state| state.ever(PODS)), 10, "none is made on the way");
 }
 
+/// As `kubectl delete pcs/x --cascade=…` does.
+async fn delete_with(bench: &Bench, namespace: &Namespace, propagation: &str) {
+    let options = json!({ "propagationPolicy": propagation });
+    let path = format!("{}/x", SETS.in_namespace(&namespace.name));
+    send(bench.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
+}
+
 async fn foreground(bench: Bench, namespace: Namespace) {
     bench.deploy(&namespace, &small("x"), 5).await;
 
-    let options = json!({ "propagationPolicy": "Foreground" });
-    let path = format!("{}/x", SETS.in_namespace(&namespace.name));
-    send(bench.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
+    delete_with(&bench, &namespace, "Foreground").await;
     namespace.until_is("nothing is left", State::is_empty).await;
+}
+
+async fn orphans(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &small("x"), 5).await;
+    let parts = || {
+        let names = |kind| namespace.names(kind);
+        [CLIQUES, GROUPS, GANGS, SERVICES, PODS].map(names)
+    };
+    let before = parts();
+
+    delete_with(&bench, &namespace, "Orphan").await;
+    namespace.until_gone(SETS, "x").await;
+    bench.world.settled(&bench.mirror).await;
+    assert_eq!(parts(), before);
+    assert_eq!(namespace.look(|state| state.ever(PODS)), 5, "none is replaced");
+
+    // The user can still remove what is left.
+    for (kind, name) in [(GROUPS, "x-0-decode"), (CLIQUES, "x-0-router")] {
+        namespace.delete(kind, name).await;
+        namespace.until_gone(kind, name).await;
+    }
+    namespace.until_is("their pods go too", |state| state.of(PODS).is_empty()).await;
 }
 
 async fn finalizers(bench: Bench, namespace: Namespace) {

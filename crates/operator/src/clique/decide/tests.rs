@@ -176,7 +176,9 @@ fn a_deleted_clique_takes_its_pods_along_and_then_gives_up_its_finalizer() {
 
     let mut expected = Plan::default();
     let seen = observed(unchanged(), self::pods(&["p"]));
-    expected.step(delete(&seen, &seen.pods[0], "the PodClique is being deleted"));
+    let stored = seen.stored["p"].meta();
+    let reason = "the PodClique is being deleted";
+    expected.step([converge::delete_with_owner(PODS, stored, reason)]);
     expected.step([converge::finalizers(
         Resource::of::<PodClique>(),
         &seen.clique.meta,

@@ -192,8 +192,10 @@ fn deleted_group_takes_its_members_along_and_keeps_finalizers_of_others() {
     scene.group["metadata"]["finalizers"] = json!(["a/b", FINALIZER, "c/d"]);
 
     let mut expected = Plan::default();
-    let worker = object(&scene.cliques["demo-0-decode-0-worker"]);
-    expected.step([delete(&worker, "its scaling group is being deleted")]);
+    let worker = object::<Object<PodClique>>(&scene.cliques["demo-0-decode-0-worker"]);
+    let reason = "its scaling group is being deleted";
+    let resource = Resource::of::<PodClique>();
+    expected.step([converge::delete_with_owner(resource, &worker.meta, reason)]);
     let others = ["a/b".to_owned(), "c/d".to_owned()];
     let group = object::<Object<PodCliqueScalingGroup>>(&scene.group);
     expected.step([write_finalizers(&group, &others, "its members are being deleted")]);

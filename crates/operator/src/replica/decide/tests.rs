@@ -35,8 +35,14 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
+fn backends() -> Registry {
+    let none = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+    let configuration = grove_api::OperatorConfiguration::from_yaml(none).unwrap();
+    Registry::new(&configuration.scheduler).unwrap()
+}
+
 fn decided(seen: &Observed) -> Plan {
-    let (plan, refused) = decide(seen, "default-scheduler", now());
+    let (plan, refused) = decide(seen, &backends(), now());
     assert!(refused.is_none(), "{refused:?}");
     plan
 }
@@ -200,7 +206,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
     other.metadata.uid = Some("a later life".to_owned());
     seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
-    let error = decide(&seen, "default-scheduler", now()).1.unwrap();
+    let error = decide(&seen, &backends(), now()).1.unwrap();
 
     assert_eq!(
         error.to_string(),

@@ -52,8 +52,8 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
             "merge-patch podcliquesets",
             "create serviceaccounts",
             "create roles",
-            "create rolebindings",
-            "create secrets"
+            "create secrets",
+            "create rolebindings"
         ]
     );
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("a patch") };
