@@ -74,9 +74,9 @@ fn try_run(arguments: &OperatorArguments) -> Result<(), Failure> {
         return crate::print(&version).map_err(|error| Failure(Exit::Failed, error));
     };
     let configuration = load(config).map_err(|error| Failure(Exit::BadConfiguration, error))?;
-    // Mostly waiting: one thread has the work done for many thousand pods, and threads cost memory.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+    // Mostly waiting: one thread has the work done for many thousand pods, and threads cost memory,
+    // most of all what the allocator keeps for each of them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the async runtime")

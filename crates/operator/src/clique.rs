@@ -77,8 +77,9 @@ pub(crate) async fn reconcile(
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
-    // That a new clique gets its first pods goes without saying.
-    if observed.clique.object.status.is_some() || !acted.failed.is_empty() {
+    // That a new clique gets its first pods and a deleted one loses its last goes without saying.
+    let lives = observed.clique.object.status.is_some() && !observed.clique.meta.deleting;
+    if lives || !acted.failed.is_empty() {
         events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
     }
     match acted.error(code_of, attempt.failures).or(problem) {

@@ -21,8 +21,8 @@ use crate::reconcile::{Context, ReconcileError};
 
 /// How long a change may be missing from a status.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long an object may be without its first status: it changes all the time while it comes up.
-const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while nothing is ready: an object that comes up changes all the time.
+const FIRST_PATIENCE: Duration = Duration::from_secs(8);
 /// Time between two looks at a whole set.
 const PACE: Duration = Duration::from_secs(1);
 
@@ -35,9 +35,10 @@ pub(crate) struct Report {
     pub(crate) event: Option<Occurrence>,
 }
 
-/// How long a status can wait: not at all when somebody waits for it, longest when it is the first.
-pub(crate) fn patience(urgent: bool, first: bool) -> Duration {
-    match (urgent, first) {
+/// How long a status can wait: not at all when somebody waits for it, longest while none of the `ready`
+/// replicas that were reported last is there.
+pub(crate) fn patience(urgent: bool, ready: Option<i32>) -> Duration {
+    match (urgent, ready.unwrap_or_default() == 0) {
         (true, _) => Duration::ZERO,
         (false, true) => FIRST_PATIENCE,
         (false, false) => PATIENCE,

@@ -1,7 +1,7 @@
 //! Which key to work on next.
 //!
 //! Keys are deduplicated and run one at a time each. The order is by priority with ageing: a key
-//! that has waited gains one class per ten seconds, so nothing starves. Failures back a key off
+//! that has waited gains one class per two seconds, so nothing starves. Failures back a key off
 //! exponentially until it succeeds; triggers neither reset nor advance that count. A key may ask to
 //! be woken at a due time, and may be held back (by the write fence) however often it is triggered.
 //!
@@ -43,7 +43,7 @@ impl Priority {
 }
 
 /// Waiting this long is worth one class.
-const AGEING: Duration = Duration::from_secs(10);
+const AGEING: Duration = Duration::from_secs(2);
 
 /// A wish to run a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

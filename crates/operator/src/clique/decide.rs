@@ -97,7 +97,8 @@ pub(super) fn report(
     let wanted = clique.spec.replicas;
     let event = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
     let urgent = event.is_some() || status::is_urgent_for_clique(clique, &status);
-    Some(Report { write, patience: patience(urgent, clique.status.is_none()), event })
+    let ready = clique.status.as_ref().map(|status| status.ready_replicas);
+    Some(Report { write, patience: patience(urgent, ready), event })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in

@@ -72,7 +72,8 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let replicas = object.spec.replicas;
     let event = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
     let urgent = event.is_some() || is_urgent_for_group(object, &wanted);
-    Some(Report { write, patience: patience(urgent, object.status.is_none()), event })
+    let available = object.status.as_ref().map(|status| status.available_replicas);
+    Some(Report { write, patience: patience(urgent, available), event })
 }
 
 fn generation_hash(set: &PodCliqueSet) -> Option<&str> {

@@ -47,10 +47,10 @@ fn a_waiting_key_overtakes_newer_keys_of_better_classes() {
     let mut schedule = Schedule::default();
     schedule.want(9, Priority::Resync, at(0));
 
-    schedule.want(1, Priority::UserChange, at(29_000));
-    assert_eq!(schedule.take(at(29_999)).unwrap().key, 1, "29 s are worth two classes of three");
-    schedule.want(2, Priority::UserChange, at(30_000));
-    assert_eq!(schedule.take(at(30_000)).unwrap().key, 9, "30 s are worth three, and it is older");
+    schedule.want(1, Priority::UserChange, at(5000));
+    assert_eq!(schedule.take(at(5999)).unwrap().key, 1, "5 s are worth two classes of three");
+    schedule.want(2, Priority::UserChange, at(6000));
+    assert_eq!(schedule.take(at(6000)).unwrap().key, 9, "6 s are worth three, and it is older");
 }
 
 #[test]
