@@ -23,8 +23,12 @@ use crate::reconcile::{Context, ReconcileError};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The same while nothing is ready: an object that comes up changes all the time.
 const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-/// Time between two looks at a whole set.
+/// The same while the API server is busy with what gangs wait for.
+const BUSY_PATIENCE: Duration = Duration::from_secs(30);
+/// Time between two looks at a whole set, at least.
 const PACE: Duration = Duration::from_secs(1);
+/// The same, for each of its replicas: large sets take a look as costly as they are large.
+const PACE_PER_REPLICA: Duration = Duration::from_millis(2);
 
 /// A status that differs from the stored one.
 pub(crate) struct Report {
@@ -46,16 +50,22 @@ pub(crate) fn patience(urgent: bool, ready: Option<i32>) -> Duration {
 }
 
 /// Times by object. Kept in memory: after a restart they are not missed.
-type Times = Mutex<BTreeMap<ObjectKey, Instant>>;
+type Times<T> = Mutex<BTreeMap<ObjectKey, T>>;
 
-fn lock(times: &Times) -> MutexGuard<'_, BTreeMap<ObjectKey, Instant>> {
+fn lock<T>(times: &Times<T>) -> MutexGuard<'_, BTreeMap<ObjectKey, T>> {
     times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Holds back what nobody waits for.
 #[derive(Default)]
 pub(crate) struct Coalesce {
-    until: Times,
+    held: Times<Held>,
+}
+
+struct Held {
+    until: Instant,
+    /// However busy it is.
+    at_most: Instant,
 }
 
 impl Coalesce {
@@ -68,7 +78,8 @@ impl Coalesce {
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
         let patience = report.as_ref().map(|report| report.patience);
-        let until = self.hold(&attempt.key, patience, context.env.clock.now());
+        let busy = context.writer.is_busy();
+        let until = self.hold(&attempt.key, patience, busy, context.env.clock.now());
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
@@ -78,35 +89,45 @@ impl Coalesce {
     }
 
     /// Until when to hold a status back; without one, nothing is held back any more.
-    fn hold(&self, key: &ObjectKey, patience: Option<Duration>, now: Instant) -> Option<Instant> {
-        let mut all = lock(&self.until);
+    fn hold(
+        &self,
+        key: &ObjectKey,
+        patience: Option<Duration>,
+        busy: bool,
+        now: Instant,
+    ) -> Option<Instant> {
+        let mut all = lock(&self.held);
         let Some(patience) = patience else {
             all.remove(key);
             return None;
         };
-        let until = *all.entry(key.clone()).or_insert(now + patience);
-        if until.min(now + patience) <= now {
+        let new = || Held { until: now + patience, at_most: now + BUSY_PATIENCE };
+        let held = all.entry(key.clone()).or_insert_with(new);
+        let is_due = held.until.min(now + patience) <= now;
+        if is_due && busy && !patience.is_zero() && now < held.at_most {
+            held.until = (now + PATIENCE).min(held.at_most);
+        } else if is_due {
             all.remove(key);
             return None;
         }
-        Some(until)
+        Some(held.until)
     }
 }
 
 /// Looks at something once in a while.
 #[derive(Default)]
 pub(crate) struct Pace {
-    next: Times,
+    next: Times<Instant>,
 }
 
 impl Pace {
     /// When to look; nothing when it is time, and then this is a look.
-    pub(crate) fn wait(&self, key: &ObjectKey, now: Instant) -> Option<Instant> {
+    pub(crate) fn wait(&self, key: &ObjectKey, replicas: u32, now: Instant) -> Option<Instant> {
         let mut all = lock(&self.next);
         if let Some(next) = all.get(key).filter(|next| **next > now) {
             return Some(*next);
         }
-        all.insert(key.clone(), now + PACE);
+        all.insert(key.clone(), now + PACE.max(PACE_PER_REPLICA * replicas));
         None
     }
 
@@ -129,7 +150,7 @@ mod tests {
         let coalesce = Coalesce::default();
         let hold = |name: &str, patience: Option<u64>, second| {
             let patience = patience.map(Duration::from_secs);
-            coalesce.hold(&ObjectKey::new("n", name), patience, at(second))
+            coalesce.hold(&ObjectKey::new("n", name), patience, false, at(second))
         };
 
         assert_eq!(hold("a", Some(2), 0), Some(at(2)));
@@ -146,10 +167,29 @@ mod tests {
     #[test]
     fn the_first_look_is_at_once_and_the_last_change_is_not_missed() {
         let (pace, key) = (Pace::default(), ObjectKey::new("n", "a"));
-        assert_eq!(pace.wait(&key, at(0)), None);
-        assert_eq!(pace.wait(&key, at(0)), Some(at(1)));
-        assert_eq!(pace.wait(&key, at(1)), None);
+        assert_eq!(pace.wait(&key, 1, at(0)), None);
+        assert_eq!(pace.wait(&key, 1, at(0)), Some(at(1)));
+        assert_eq!(pace.wait(&key, 1, at(1)), None);
         pace.forget(&key);
-        assert_eq!(pace.wait(&key, at(1)), None);
+        assert_eq!(pace.wait(&key, 2000, at(1)), None);
+        assert_eq!(
+            pace.wait(&key, 2000, at(2)),
+            Some(at(5)),
+            "a large set is looked at less often"
+        );
+    }
+
+    #[test]
+    fn what_can_wait_waits_while_it_is_busy_but_not_for_ever() {
+        let (coalesce, key) = (Coalesce::default(), ObjectKey::new("n", "a"));
+        let hold = |seconds, busy, now| {
+            coalesce.hold(&key, Some(Duration::from_secs(seconds)), busy, at(now))
+        };
+        assert_eq!(hold(8, true, 0), Some(at(8)));
+        assert_eq!(hold(8, true, 8), Some(at(10)), "more than it would otherwise");
+        assert_eq!(hold(0, true, 9), None, "an answer that somebody waits for");
+        assert_eq!(hold(8, true, 10), Some(at(18)));
+        assert_eq!(hold(8, true, 39), Some(at(40)));
+        assert_eq!(hold(8, true, 40), None, "half a minute is enough");
     }
 }

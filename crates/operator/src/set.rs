@@ -88,7 +88,9 @@ pub(crate) async fn reconcile(
         _ => None,
     };
     let Some(outcome) = outcome else { return failed.map_or(Ok(None), Err) };
-    if let Some(due) = context.pace_of_sets.wait(&attempt.key, context.env.clock.now()) {
+    let replicas = u32::try_from(seen.set.object.spec.replicas).unwrap_or_default();
+    let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
+    if let Some(due) = now_or_later {
         return failed.map_or(Ok(Some(due)), Err);
     }
     let children = observe::children(&context.world, &attempt.key);

@@ -14,6 +14,8 @@ use crate::metrics::Metrics;
 
 const MOST: f64 = 64.0;
 const FEWEST: f64 = 2.0;
+/// So many writes at once are nothing special.
+const FEW: usize = 4;
 /// Without a Retry-After.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -88,6 +90,12 @@ impl Pacer {
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether more than a few writes are under way, or none may be.
+    pub(super) fn is_busy(&self) -> bool {
+        let pace = self.pace();
+        pace.in_flight > FEW || self.clock.now() < pace.resume_at
     }
 
     /// Waits for a place.
