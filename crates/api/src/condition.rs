@@ -77,6 +77,17 @@ pub mod pod_clique_set {
     pub const TOPOLOGY_NAME_MISSING: &str = "TopologyNameMissing";
     /// The feature is off but the stored set has constraints.
     pub const TOPOLOGY_AWARE_SCHEDULING_DISABLED: &str = "TopologyAwareSchedulingDisabled";
+
+    /// Whether the scheduler's own objects say what the gangs of the set say (True is good). Only
+    /// there once they did not.
+    pub const SCHEDULER_BACKEND_READY: &str = "SchedulerBackendReady";
+    /// Whether the scheduler does only a part of what the set asks for (True is bad). Only there once it
+    /// was so.
+    pub const SCHEDULER_LIMITS: &str = "SchedulerLimits";
+    /// It does all of it now.
+    pub const NO_SCHEDULER_LIMITS: &str = "NoLimits";
+    /// The scheduler's objects say what the gangs say again.
+    pub const SCHEDULER_OBJECTS_IN_SYNC: &str = "SchedulerObjectsInSync";
 }
 
 /// Condition and reason shared by PodClique and PodCliqueScalingGroup.

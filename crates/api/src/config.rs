@@ -271,12 +271,20 @@ pub struct SchedulerProfile {
     pub gang_scheduling: Option<bool>,
     /// [`KAI_SCHEDULER`] only: queue of workloads that name none. Without it such workloads are refused.
     pub default_queue: Option<String>,
+    /// [`KAI_SCHEDULER`] only: whether Grove makes the PodGroups. Not set means yes; without them KAI's
+    /// own pod grouper makes them from the PodGangs.
+    pub create_pod_groups: Option<bool>,
 }
 
 impl SchedulerProfile {
     /// A profile without options.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), gang_scheduling: None, default_queue: None }
+        Self {
+            name: name.to_owned(),
+            gang_scheduling: None,
+            default_queue: None,
+            create_pod_groups: None,
+        }
     }
 }
 

@@ -21,6 +21,11 @@ impl PodSpec {
         self.0.get("schedulerName").and_then(Value::as_str).filter(|name| !name.is_empty())
     }
 
+    /// `priorityClassName`; empty counts as not set.
+    pub fn priority_class_name(&self) -> Option<&str> {
+        self.0.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
+    }
+
     /// Names of the containers, in order.
     pub fn container_names(&self) -> impl Iterator<Item = &str> {
         self.0

@@ -3,6 +3,8 @@
 //! Compiled for tests only. The complete objects are made from the schemas themselves, so a new field is
 //! covered without anybody having to think of it.
 
+pub mod foreign_crds;
+
 use serde_json::{Map, Value, json};
 
 use crate::crd::Crd;

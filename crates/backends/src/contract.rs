@@ -1,13 +1,18 @@
 //! What Grove asks of a scheduler.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use grove_api::{PodCliqueSet, PodGang, finalizers};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::fence::Fence;
-use grove_runtime::write::{WriteError, Writer};
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::write::{Write, WriteError, Writer};
+use kube::Client;
 use serde_json::{Value, json};
+
+use crate::objects::SchedulerObject;
 
 /// One scheduler.
 ///
@@ -16,6 +21,13 @@ use serde_json::{Value, json};
 pub trait Backend: Send + Sync {
     /// Name of the backend, which is what its pods have as `spec.schedulerName`.
     fn name(&self) -> &str;
+
+    /// Kinds of the scheduler's objects that the backend makes or reads. The operator keeps them in
+    /// memory, for [`Objects`], and looks at a gang again when an object that it owns changes. A kind
+    /// that the cluster does not serve has no objects until it does.
+    fn kinds(&self) -> Vec<Resource> {
+        Vec::new()
+    }
 
     /// Whether the scheduler acts on a label or an annotation of a PodGang. A change of such a key
     /// on a PodCliqueSet reaches its gangs at once, other keys follow with the next change.
@@ -26,20 +38,33 @@ pub trait Backend: Send + Sync {
 
     /// Once, before anything else. An error keeps the operator from starting, so what may come
     /// later, such as the scheduler's CRDs, is no error.
-    fn init(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+    fn init<'a>(&'a self, client: &'a Client) -> BoxFuture<'a, Result<(), BackendError>> {
+        let _ = client;
         Box::pin(async { Ok(()) })
     }
 
-    /// Makes the scheduler's objects say what the gang says. The first call comes before there are
-    /// pods: a gang has names, minima, constraints and priority from the start, references later.
-    /// What is created here is owned by the gang.
+    /// The writes, in this order, that make the scheduler's objects say what the gang says. The first
+    /// call comes before there are pods: a gang has names, minima, constraints and priority from the
+    /// start, references later. What is created here is owned by the gang, and goes with it.
+    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+        let _ = gang;
+        Ok(Vec::new())
+    }
+
+    /// Brings the scheduler in line with a gang: carries the plan out, unless a backend has another
+    /// way.
     fn sync_pod_gang<'a>(
         &'a self,
-        gang: &'a PodGang,
+        gang: Gang<'a>,
         cluster: Cluster<'a>,
     ) -> BoxFuture<'a, Result<(), BackendError>> {
-        let _ = (gang, cluster);
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            for write in self.plan(&gang)? {
+                let written = cluster.writer.execute(cluster.fence, &write).await;
+                written.map_err(|error| BackendError::write(self.name(), error))?;
+            }
+            Ok(())
+        })
     }
 
     /// Cleans up what the garbage collector does not find, for a gang that is being deleted.
@@ -52,11 +77,10 @@ pub trait Backend: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// What the scheduler wants to find in pods. `draft` is one of the pods that a PodClique needs
-    /// now, with its labels and our gate; the others differ in their index only, and get the same.
+    /// What the scheduler wants to find in pods.
     fn prepare_pods<'a>(
         &'a self,
-        draft: &'a Value,
+        pods: Pods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>>;
 
     /// Whether the scheduler can do what a set asks for; the error is shown to its user. `old` is
@@ -65,10 +89,72 @@ pub trait Backend: Send + Sync {
         &'a self,
         set: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
+        objects: &'a dyn Objects,
     ) -> BoxFuture<'a, Result<(), String>> {
-        let _ = (set, old);
+        let _ = (set, old, objects);
         Box::pin(async { Ok(()) })
     }
+
+    /// What the scheduler does for a set only in part, as things are in the cluster. Shown in a
+    /// condition of the set.
+    fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
+        let _ = (set, objects);
+        Vec::new()
+    }
+}
+
+/// Pods that are about to be created.
+#[derive(Clone, Copy)]
+pub struct Pods<'a> {
+    /// One of the pods that a PodClique needs now, with its labels and our gate. The others differ in
+    /// their index only, and get the same.
+    pub draft: &'a Value,
+    /// The gang that they say they are in, if it is there.
+    pub gang: Option<&'a PodGang>,
+    /// The set that they are of, if it is there.
+    pub set: Option<&'a PodCliqueSet>,
+    /// The scheduler's objects.
+    pub objects: &'a dyn Objects,
+}
+
+/// Something that a set asks for and that its scheduler does only in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// One word.
+    pub reason: &'static str,
+    /// What is not done, and what would change that.
+    pub message: String,
+}
+
+/// A gang and what a backend may look at to serve it.
+#[derive(Clone, Copy)]
+pub struct Gang<'a> {
+    /// The gang.
+    pub object: &'a PodGang,
+    /// The set that owns it, if it is there.
+    pub set: Option<&'a PodCliqueSet>,
+    /// The scheduler's objects.
+    pub objects: &'a dyn Objects,
+}
+
+impl Gang<'_> {
+    /// Namespace and name of the gang.
+    pub fn key(&self) -> ObjectKey {
+        let metadata = &self.object.metadata;
+        ObjectKey::new(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+/// The objects of the kinds that backends named.
+pub trait Objects: Send + Sync {
+    /// One object.
+    fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>>;
+
+    /// Whether the cluster serves a kind.
+    fn is_served(&self, resource: &Resource) -> bool;
 }
 
 /// How a backend writes: with the leadership, the pace and the fence of the reconcile that calls it.
@@ -110,6 +196,7 @@ impl Preparation {
 #[error("scheduler backend {backend:?}: {message}")]
 pub struct BackendError {
     backend: String,
+    reason: &'static str,
     message: String,
     class: Class,
     retry_after: Option<Duration>,
@@ -118,10 +205,12 @@ pub struct BackendError {
 }
 
 impl BackendError {
-    /// The workload asks for something that somebody has to change.
-    pub fn invalid(backend: &dyn Backend, message: impl Into<String>) -> Self {
+    /// The workload asks for something that somebody has to change. The reason is that of the event
+    /// and the condition that tell it.
+    pub fn invalid(backend: &str, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
-            backend: backend.name().to_owned(),
+            backend: backend.to_owned(),
+            reason,
             message: message.into(),
             class: Class::Invalid,
             retry_after: None,
@@ -129,15 +218,38 @@ impl BackendError {
         }
     }
 
+    /// The cluster does not serve a kind of the scheduler. Work goes on when it does.
+    pub fn not_served(backend: &str, resource: &Resource) -> Self {
+        let (group, version) = (&resource.group, &resource.version);
+        let message = format!(
+            "the cluster does not serve {}.{group}/{version}, or not to the operator: install the \
+             scheduler and the operator's role for it",
+            resource.plural
+        );
+        Self { class: Class::Invalid, ..Self::invalid(backend, "SchedulerNotInstalled", message) }
+    }
+
+    /// Something has to be there first that is on its way; its arrival is noticed.
+    pub fn not_yet(backend: &str, message: impl Into<String>) -> Self {
+        let reason = "SchedulerObjectMissing";
+        Self { class: Class::Conflict, ..Self::invalid(backend, reason, message) }
+    }
+
     /// A write failed.
-    pub fn write(backend: &dyn Backend, error: WriteError) -> Self {
+    pub fn write(backend: &str, error: WriteError) -> Self {
         Self {
-            backend: backend.name().to_owned(),
+            backend: backend.to_owned(),
+            reason: "SchedulerObjectRefused",
             message: error.to_string(),
             class: error.class(),
             retry_after: error.retry_after(),
             source: Some(Box::new(error)),
         }
+    }
+
+    /// One word, for conditions and events.
+    pub fn reason(&self) -> &'static str {
+        self.reason
     }
 }
 

@@ -5,14 +5,27 @@
 //! places: admission ([`Backend::validate`]), each PodGang ([`Backend::sync_pod_gang`] and
 //! [`Backend::pod_gang_deleted`]), and each set of pods about to be created
 //! ([`Backend::prepare_pods`]). Everything else, from gates to status, is the same for all of them.
+//! What a backend wants its scheduler to know is a pure function of the gang and of the scheduler's
+//! objects ([`Backend::plan`]); the operator keeps those objects in memory and watches them.
 //!
 //! A new backend is a module here and a line in [`Registry::new`].
 
 #![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
 
 mod contract;
+mod kai_scheduler;
 mod kube_scheduler;
+mod lpx_scheduler;
+mod objects;
 mod registry;
+mod topology;
+mod volcano;
 
-pub use contract::{Backend, BackendError, Cluster, Preparation};
+pub use contract::{Backend, BackendError, Cluster, Gang, Limit, Objects, Pods, Preparation};
+pub use objects::{Cached, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};
+
+/// The page for those who write a backend; its example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/backends.md")]
+struct Page;

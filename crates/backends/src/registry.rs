@@ -1,13 +1,18 @@
 //! The active backends of one operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
 use grove_api::{PodGang, labels};
+use grove_runtime::resource::Resource;
+use kube::Client;
 
 use crate::contract::{Backend, BackendError};
+use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
+use crate::lpx_scheduler::{self, LpxScheduler};
+use crate::volcano::{self, Volcano};
 
 /// Backends by name.
 #[derive(Clone)]
@@ -39,6 +44,12 @@ impl Registry {
                 DEFAULT_SCHEDULER => Ok(Arc::new(KubeScheduler {
                     gang_scheduling: profile.gang_scheduling == Some(true),
                 })),
+                kai_scheduler::NAME => Ok(Arc::new(KaiScheduler {
+                    default_queue: profile.default_queue.clone(),
+                    creates_pod_groups: profile.create_pod_groups != Some(false),
+                })),
+                volcano::NAME => Ok(Arc::new(Volcano)),
+                lpx_scheduler::NAME => Ok(Arc::new(LpxScheduler)),
                 name => Err(RegistryError::Unsupported(name.to_owned())),
             }
         };
@@ -56,11 +67,16 @@ impl Registry {
     }
 
     /// Sets every backend up.
-    pub async fn init(&self) -> Result<(), RegistryError> {
+    pub async fn init(&self, client: &Client) -> Result<(), RegistryError> {
         for backend in self.backends.values() {
-            backend.init().await?;
+            backend.init(client).await?;
         }
         Ok(())
+    }
+
+    /// The kinds that the backends want to see.
+    pub fn kinds(&self) -> BTreeSet<Resource> {
+        self.backends.values().flat_map(|backend| backend.kinds()).collect()
     }
 
     /// The backend of pods that name none.
@@ -135,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_profile_without_a_backend_is_named() {
-        let error = registry("scheduler: {profiles: [{name: volcano}]}").err().unwrap();
-        assert!(error.to_string().contains("\"volcano\""), "{error}");
+        let error = registry("scheduler: {profiles: [{name: grove-scheduler}]}").err().unwrap();
+        assert!(error.to_string().contains("\"grove-scheduler\""), "{error}");
     }
 }

@@ -24,7 +24,7 @@ mod metadata;
 mod mnnvl;
 mod pod_spec;
 mod sharing;
-mod syntax;
+pub mod syntax;
 mod template;
 mod update;
 mod warnings;

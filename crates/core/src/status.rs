@@ -18,7 +18,7 @@ mod urgency;
 
 pub use clique::{CliqueFacts, pod_clique};
 pub use scaling_group::{GroupReplica, group_replica, scaling_group};
-pub use set::{SetReplica, pod_clique_set, set_replica};
+pub use set::{SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
 /// How the reconcile went whose result is being reported.

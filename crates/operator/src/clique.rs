@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition};
-use grove_backends::Preparation;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition, labels};
+use grove_backends::{Pods, Preparation, SchedulerObject};
 use grove_core::pods::ObservedPod;
 use grove_core::status::Outcome;
 use grove_runtime::controller::{Attempt, Due};
@@ -61,6 +61,15 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue.follow(&world.groups.store, ChildChange, group_facts, move |group| {
         keys(of_group.members_of(&group.meta.key))
     });
+    // Pods may have to wait for the group that they name.
+    for store in world.scheduler_objects.stores() {
+        let of_gang = world.clone();
+        let uid = |object: &SchedulerObject| object.meta().uid.clone();
+        queue.follow(store, ChildChange, uid, move |object| {
+            let gang = object.gang().and_then(|gang| of_gang.gangs.store.get(&gang));
+            gang.map(|gang| members_of_gang(&gang)).unwrap_or_default()
+        });
+    }
     queue
 }
 
@@ -117,7 +126,16 @@ async fn prepare(context: &Context, observed: &Observed) -> Result<Preparation, 
         );
         return Err(ReconcileError::rule(code, text));
     };
-    backend.prepare_pods(&draft).await.map_err(|error| ReconcileError::failed(code, &error))
+    let place = observed.place.as_ref();
+    let gang = draft["metadata"]["labels"][labels::POD_GANG].as_str().unwrap_or_default();
+    let gang = context.world.gangs.get(&observed.clique.meta.key.namespace, gang);
+    let pods = Pods {
+        draft: &draft,
+        gang: gang.as_ref().map(|gang| &gang.object),
+        set: place.map(|place| &place.set.object),
+        objects: &context.world.scheduler_objects,
+    };
+    backend.prepare_pods(pods).await.map_err(|error| ReconcileError::failed(code, &error))
 }
 
 async fn write_status(

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use grove_runtime::merge;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
@@ -53,7 +54,7 @@ pub(crate) fn part(
     reason: &'static str,
 ) -> Option<Write> {
     let live = live.map(|live| (live.meta(), &live.object));
-    write(resource, wanted, live, difference_of_part, reason)
+    write(resource, wanted, live, merge::missing, reason)
 }
 
 fn write(
@@ -205,22 +206,6 @@ fn union(live: &Value, wanted: &Value) -> Option<Value> {
     (all.len() > before).then_some(Value::Array(all))
 }
 
-/// The merge patch that makes a live object of a core kind say everything that `wanted` says.
-fn difference_of_part(live: &Value, wanted: &Value) -> Option<Value> {
-    if let (Value::Object(live), Value::Object(wanted)) = (live, wanted) {
-        let patch: Map<String, Value> = wanted
-            .iter()
-            .filter_map(|(key, wanted)| {
-                let change = difference_of_part(live.get(key).unwrap_or(&Value::Null), wanted)?;
-                Some((key.clone(), change))
-            })
-            .collect();
-        return (!patch.is_empty()).then_some(Value::Object(patch));
-    }
-    let same = live == wanted || (live.is_null() && is_empty(wanted));
-    (!same).then(|| wanted.clone())
-}
-
 /// The merge patch from one object to another.
 fn replacement(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
@@ -238,40 +223,11 @@ fn replacement(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Whether the API server leaves such a value out.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(is_empty),
-        Value::Bool(true) | Value::Number(_) => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use grove_api::PodGang;
 
     use super::*;
-
-    #[test]
-    fn only_what_differs_is_written_and_keys_of_others_stay() {
-        let live = json!({"metadata": {"labels": {"ours": "1", "theirs": "x"}},
-            "spec": {"list": [1], "defaulted": 5}});
-        let cases = [
-            (json!({"metadata": {"labels": {"ours": "1"}}, "spec": {"list": [1]}}), None),
-            (
-                json!({"metadata": {"labels": {"ours": "2"}}, "spec": {"list": [1, 2]}}),
-                Some(json!({"metadata": {"labels": {"ours": "2"}}, "spec": {"list": [1, 2]}})),
-            ),
-            (json!({"spec": {"left out when empty": "", "off": false, "map": {}}}), None),
-            (json!({"spec": {"new": {"a": 1}}}), Some(json!({"spec": {"new": {"a": 1}}}))),
-        ];
-        for (wanted, expected) in cases {
-            assert_eq!(difference_of_part(&live, &wanted), expected, "{wanted}");
-        }
-    }
 
     #[test]
     fn our_own_objects_lose_what_is_no_longer_wanted_but_nothing_of_others_that_is_shared() {

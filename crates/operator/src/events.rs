@@ -196,6 +196,19 @@ where
     Occurrence { about, severity, reason, action, message }
 }
 
+/// Something that somebody has to act on.
+pub(crate) fn warning<K>(
+    object: &Object<K>,
+    reason: &'static str,
+    action: &'static str,
+    message: String,
+) -> Occurrence
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    occurrence(object, Severity::Warning, reason, action, message)
+}
+
 /// Records all of them.
 pub(crate) fn tell(recorder: &Recorder, occurrences: impl IntoIterator<Item = Occurrence>) {
     occurrences.into_iter().for_each(|occurrence| recorder.record(occurrence));

@@ -3,22 +3,67 @@
 
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
-use grove_backends::Cluster;
+use grove_backends::{BackendError, Cluster, Gang, SchedulerObject};
+use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
-use grove_runtime::process::Env;
+use grove_runtime::process::{Env, Stage};
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
+use grove_runtime::store::Store;
 
-use crate::objects::Object;
-use crate::reconcile::{Context, ReconcileError};
-use crate::world::World;
+use crate::events;
+use crate::objects::{Object, Set};
+use crate::reconcile::{BackendProblem, Context, GangKey, ReconcileError};
+use crate::world::{World, set_of};
 
-/// Gangs that a backend may have to look at: new ones, changed ones and those that go.
+/// Failures in a row after which a user hears of what usually passes by itself.
+const PATIENCE: u32 = 3;
+
+/// Gangs that a backend may have to look at: new ones, changed ones, those that go, and those whose
+/// objects somebody changed.
 pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let queue = Queue::new(env.clock.clone());
     let itself = |gang: &Object<PodGang>| vec![gang.meta.key.clone()];
     queue.follow(&world.gangs.store, Priority::UserChange, what_backends_read, itself);
+    // Backends look at sets too, for what is not in their gangs.
+    let of_set = world.clone();
+    queue.follow(&world.sets, Priority::ChildChange, set_facts, move |set| {
+        of_set.gangs.of(&set.meta.key).iter().map(|gang| gang.meta.key.clone()).collect()
+    });
+    for store in world.scheduler_objects.stores() {
+        let owner = |object: &SchedulerObject| object.gang().into_iter().collect();
+        queue.follow(store, Priority::ChildChange, SchedulerObject::without_status, owner);
+    }
     queue
+}
+
+/// Looks at all gangs again when a scheduler is installed or removed.
+pub(crate) fn follow_installations(world: &World, queue: &Queue<ObjectKey>, stage: &Stage) {
+    for store in world.scheduler_objects.stores() {
+        let (world, queue, store) = (world.clone(), queue.clone(), store.clone());
+        stage.spawn(|shutdown| async move {
+            let follow = std::pin::pin!(follow_installation(&world, &queue, &store));
+            futures::future::select(std::pin::pin!(shutdown.requested()), follow).await;
+        });
+    }
+}
+
+async fn follow_installation(
+    world: &World,
+    queue: &Queue<ObjectKey>,
+    store: &Store<SchedulerObject>,
+) {
+    let mut trouble = store.trouble();
+    let mut served = store.is_served();
+    while trouble.changed().await.is_ok() {
+        if store.is_served() == served {
+            continue;
+        }
+        served = !served;
+        for gang in world.gangs.store.all() {
+            queue.want(gang.meta.key.clone(), Priority::Beginning);
+        }
+    }
 }
 
 /// Everything but the status. Labels and annotations count: backends copy them.
@@ -28,21 +73,61 @@ fn what_backends_read(gang: &Object<PodGang>) -> impl PartialEq + use<> {
     (meta.uid.clone(), meta.generation, meta.deleting, meta.labels.clone(), annotations)
 }
 
+fn set_facts(set: &Set) -> impl PartialEq + use<> {
+    let annotations = set.object.metadata.annotations.clone();
+    (set.meta.uid.clone(), set.meta.generation, set.meta.labels.clone(), annotations)
+}
+
 /// Has the backend bring the scheduler's objects in line with one gang.
 pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
-    let Some(gang) = context.world.gangs.store.get(&attempt.key) else { return Ok(None) };
+    let Some(gang) = context.world.gangs.store.get(&attempt.key) else {
+        context.problems.forget_gang(&attempt.key);
+        return Ok(None);
+    };
     let backend = context.backends.for_gang(&gang.object);
     let cluster = Cluster { writer: &context.writer, fence: &attempt.fence };
+    let set = set_of(&gang.meta).and_then(|set| context.world.sets.get(&set));
+    let owner = gang.meta.controller.as_ref().map(|owner| &owner.uid);
+    let set = set.filter(|set| Some(&set.meta.uid) == owner);
     let done = if gang.meta.deleting {
         backend.pod_gang_deleted(&gang.object, cluster).await
     } else {
-        backend.sync_pod_gang(&gang.object, cluster).await
+        let handed = Gang {
+            object: &gang.object,
+            set: set.as_ref().map(|set| &set.object),
+            objects: &context.world.scheduler_objects,
+        };
+        backend.sync_pod_gang(handed, cluster).await
     };
+    if let Some(set) = &set {
+        let key = GangKey { set: set.meta.key.clone(), name: gang.meta.key.name.to_string() };
+        context.problems.note_gang(&key, problem(&done, attempt.failures));
+    }
+    if let Err(error) = &done {
+        tell(context, &gang, error);
+    }
     done.map_err(|error| ReconcileError::failed(ErrorCode::CreateOrPatchPodGang, &error))?;
     Ok(None)
+}
+
+/// What a user has to know: a failure that does not pass by itself, or has not.
+fn problem(done: &Result<(), BackendError>, failures: u32) -> Option<BackendProblem> {
+    let error = done.as_ref().err()?;
+    let lasting = matches!(error.class(), Class::Invalid | Class::Denied) || failures >= PATIENCE;
+    let problem = || BackendProblem { reason: error.reason(), message: error.to_string() };
+    lasting.then(problem)
+}
+
+/// Tells about what somebody has to change, at the gang.
+fn tell(context: &Context, gang: &Object<PodGang>, error: &BackendError) {
+    if error.class() != Class::Invalid {
+        return;
+    }
+    let told = events::warning(gang, error.reason(), "SyncPodGang", error.to_string());
+    events::tell(&context.events.component("scheduler-backend"), [told]);
 }
 
 #[cfg(test)]

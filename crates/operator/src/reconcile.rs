@@ -42,17 +42,39 @@ pub(crate) struct Context {
     pub(crate) pace_of_sets: Pace,
 }
 
-/// What keeps replicas of sets from being as they should. Reported by the sets; kept in memory
-/// because every replica finds out again after a restart.
+/// What keeps replicas of sets and their gangs from being as they should. Reported by the sets; kept
+/// in memory because everybody finds out again after a restart.
 pub(crate) struct Problems {
     by_replica: Mutex<BTreeMap<ReplicaKey, LastError>>,
+    by_gang: Mutex<BTreeMap<GangKey, BackendProblem>>,
     sets: Queue<ObjectKey>,
+}
+
+/// A gang of a set.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GangKey {
+    pub(crate) set: ObjectKey,
+    pub(crate) name: String,
+}
+
+/// Why a scheduler does not know or do what a gang or a set says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackendProblem {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl BackendProblem {
+    /// Reason and message.
+    pub(crate) fn told(&self) -> (&str, &str) {
+        (self.reason, &self.message)
+    }
 }
 
 impl Problems {
     /// None yet; the sets whose problems change are wanted in `sets`.
     pub(crate) fn new(sets: Queue<ObjectKey>) -> Self {
-        Self { by_replica: Mutex::default(), sets }
+        Self { by_replica: Mutex::default(), by_gang: Mutex::default(), sets }
     }
 
     /// Notes the problem of a replica, or that it has none.
@@ -70,6 +92,50 @@ impl Problems {
         if changed {
             self.sets.want(replica.set.clone(), Priority::ChildChange);
         }
+    }
+
+    /// Notes the problem of a gang with its scheduler, or that it has none.
+    pub(crate) fn note_gang(&self, gang: &GangKey, problem: Option<BackendProblem>) {
+        let changed = {
+            let mut known = self.by_gang.lock().unwrap_or_else(PoisonError::into_inner);
+            let changed = known.get(gang) != problem.as_ref();
+            match problem {
+                Some(problem) => known.insert(gang.clone(), problem),
+                None => known.remove(gang),
+            };
+            changed
+        };
+        if changed {
+            self.sets.want(gang.set.clone(), Priority::ChildChange);
+        }
+    }
+
+    /// Forgets what was noted about a gang that is gone.
+    pub(crate) fn forget_gang(&self, gang: &ObjectKey) {
+        let mut known = self.by_gang.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets: Vec<ObjectKey> = known
+            .extract_if(.., |key, _| *key.name == *gang.name && key.set.namespace == gang.namespace)
+            .map(|(key, _)| key.set)
+            .collect();
+        drop(known);
+        for set in sets {
+            self.sets.want(set, Priority::ChildChange);
+        }
+    }
+
+    /// What to say about the gangs of a set and their scheduler: the first problem, and how many more.
+    pub(crate) fn with_scheduler(&self, set: &ObjectKey) -> Option<BackendProblem> {
+        let known = self.by_gang.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = GangKey { set: set.clone(), name: String::new() };
+        let mut of_set = known.range(first..).take_while(|(gang, _)| gang.set == *set);
+        let (gang, problem) = of_set.next()?;
+        let more = match of_set.count() {
+            0 => String::new(),
+            1 => " (and one more gang)".to_owned(),
+            more => format!(" (and {more} more gangs)"),
+        };
+        let message = format!("PodGang {}: {}{more}", gang.name, problem.message);
+        Some(BackendProblem { message, ..*problem })
     }
 
     /// The problems of a set, by replica.
@@ -150,5 +216,35 @@ impl Classed for ReconcileError {
 
     fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grove_runtime::clock::Clock;
+
+    use super::*;
+
+    #[test]
+    fn the_gangs_of_a_set_have_one_voice() {
+        let sets = Queue::new(Clock::at(Timestamp::UNIX_EPOCH));
+        let problems = Problems::new(sets);
+        let (set, other) = (ObjectKey::new("n", "a"), ObjectKey::new("n", "b"));
+        let gang =
+            |set: &ObjectKey, name: &str| GangKey { set: set.clone(), name: name.to_owned() };
+        let problem =
+            |message: &str| Some(BackendProblem { reason: "Refused", message: message.to_owned() });
+        problems.note_gang(&gang(&set, "a-1"), problem("second"));
+        problems.note_gang(&gang(&set, "a-0"), problem("first"));
+        problems.note_gang(&gang(&other, "b-0"), problem("theirs"));
+
+        let said = problems.with_scheduler(&set).unwrap();
+        assert_eq!(said.told(), ("Refused", "PodGang a-0: first (and one more gang)"));
+        problems.note_gang(&gang(&set, "a-0"), None);
+        let said = problems.with_scheduler(&set).unwrap();
+        assert_eq!(said.message, "PodGang a-1: second");
+        problems.forget_gang(&ObjectKey::new("n", "a-1"));
+        assert_eq!(problems.with_scheduler(&set), None);
+        assert!(problems.with_scheduler(&other).is_some());
     }
 }

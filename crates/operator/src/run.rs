@@ -70,7 +70,7 @@ pub enum OperatorError {
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
     let backends = Registry::new(&configuration.scheduler)?;
-    backends.init().await?;
+    backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
     // Before anything answers: a part that has not started yet is not known to be missing.
     let start = env.readiness.part("start");
@@ -82,7 +82,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
-    let world = World::start(&mut caches);
+    let world = World::start(&mut caches, &backends);
     let mut registrations = vec![DEFAULTING, VALIDATING];
     if configuration.authorizer.enabled {
         registrations.push(AUTHORIZER);
@@ -97,7 +97,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         let base = format!("https://{host}:{}", server.address().port());
         parts.register(&mut process, &registrations, &base);
     }
-    let router = webhooks::webhooks(&options, &env, &world.sets, &backends).into_router();
+    let router = webhooks::webhooks(&options, &env, &world, &backends).into_router();
     let stage = process.stage("webhooks");
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
@@ -285,6 +285,7 @@ impl Parts<'_> {
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
         let queue = gang::queue(&context.world, self.env);
+        gang::follow_installations(&context.world, &queue, &stage);
         start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })
         });

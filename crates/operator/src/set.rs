@@ -5,7 +5,7 @@ mod observe;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_core::status::Outcome;
+use grove_core::status::{Outcome, SchedulerState};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -15,7 +15,7 @@ use grove_runtime::write::Write;
 
 use crate::objects::{Object, Set};
 use crate::plan::act;
-use crate::reconcile::{Context, ReconcileError};
+use crate::reconcile::{BackendProblem, Context, ReconcileError};
 use crate::world::{ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
 
 fn key_of(meta: &Meta) -> Vec<ObjectKey> {
@@ -94,11 +94,28 @@ pub(crate) async fn reconcile(
         return failed.map_or(Ok(Some(due)), Err);
     }
     let children = observe::children(&context.world, &attempt.key);
-    if let Some(write) = decide::status(&seen, &children, outcome) {
+    let problem = context.problems.with_scheduler(&attempt.key);
+    let limit = limit(context, &seen.set.object);
+    let scheduler = SchedulerState {
+        problem: problem.as_ref().map(BackendProblem::told),
+        limit: limit.as_ref().map(BackendProblem::told),
+    };
+    if let Some(write) = decide::status(&seen, &children, outcome, scheduler, now) {
         let written = context.writer.execute(&attempt.fence, &write).await;
         written.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
     }
     failed.map_or(Ok(None), Err)
+}
+
+/// What the scheduler of a set does only in part.
+fn limit(context: &Context, set: &PodCliqueSet) -> Option<BackendProblem> {
+    let first = set.spec.template.cliques.first();
+    let name = first.and_then(|clique| clique.spec.pod_spec.scheduler_name());
+    let backend = context.backends.for_pods(name)?;
+    let limits = backend.limits(set, &context.world.scheduler_objects);
+    let messages: Vec<_> = limits.iter().map(|limit| limit.message.as_str()).collect();
+    let (reason, message) = (limits.first()?.reason, messages.join("; "));
+    Some(BackendProblem { reason, message })
 }
 
 fn code(write: &Write) -> ErrorCode {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use grove_api::PodCliqueSet;
 use grove_api::field_error::FieldError;
-use grove_backends::Registry;
+use grove_backends::{Cached, Registry};
 use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
 use grove_runtime::admission::{Request, Verdict, Webhooks};
 use grove_runtime::process::Env;
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use crate::objects::{ManagedObject, Set};
 use crate::options::Options;
 use crate::registration::{AUTHORIZER, DEFAULTING, VALIDATING};
+use crate::world::World;
 
 /// Reviews that run at once.
 const CONCURRENCY: usize = 64;
@@ -26,21 +27,24 @@ const CONCURRENCY: usize = 64;
 pub(crate) fn webhooks(
     options: &Options,
     env: &Env,
-    sets: &Store<Set>,
+    world: &World,
     backends: &Registry,
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
-    let backends = Arc::new(backends.clone());
+    let schedulers = Arc::new(Schedulers {
+        backends: backends.clone(),
+        objects: world.scheduler_objects.clone(),
+    });
     let webhooks = Webhooks::new(env, CONCURRENCY)
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
         .route(VALIDATING.path, VALIDATING.name, move |request| {
-            let (context, backends) = (context.clone(), backends.clone());
-            async move { validate(&request, &context, &backends).await }
+            let (context, schedulers) = (context.clone(), schedulers.clone());
+            async move { validate(&request, &context, &schedulers).await }
         });
     if !options.configuration.authorizer.enabled {
         return webhooks;
     }
-    let sets = sets.clone();
+    let sets = world.sets.clone();
     let guards = Arc::new(Guards {
         operator: options.identity.user_name(),
         exempt: options.configuration.authorizer.exempt_service_account_user_names.clone(),
@@ -49,6 +53,12 @@ pub(crate) fn webhooks(
         let (guards, sets) = (guards.clone(), sets.clone());
         async move { authorize(&request, &guards, &sets) }
     })
+}
+
+/// Who else has a say about a set.
+struct Schedulers {
+    backends: Registry,
+    objects: Cached,
 }
 
 fn default(request: &Request) -> Verdict {
@@ -62,7 +72,7 @@ fn default(request: &Request) -> Verdict {
     }
 }
 
-async fn validate(request: &Request, context: &Context, backends: &Registry) -> Verdict {
+async fn validate(request: &Request, context: &Context, schedulers: &Schedulers) -> Verdict {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
         Err(verdict) => return *verdict,
@@ -81,7 +91,7 @@ async fn validate(request: &Request, context: &Context, backends: &Registry) -> 
     };
     if verdict.is_allowed()
         && new.metadata.deletion_timestamp.is_none()
-        && let Err(detail) = ask_backend(&new, old.as_ref(), backends).await
+        && let Err(detail) = ask_backend(&new, old.as_ref(), schedulers).await
     {
         verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
     }
@@ -93,14 +103,14 @@ async fn validate(request: &Request, context: &Context, backends: &Registry) -> 
 async fn ask_backend(
     new: &PodCliqueSet,
     old: Option<&PodCliqueSet>,
-    backends: &Registry,
+    schedulers: &Schedulers,
 ) -> Result<(), String> {
     let first = new.spec.template.cliques.first();
     let name = first.and_then(|clique| clique.spec.pod_spec.scheduler_name());
-    let backend = backends.for_pods(name).ok_or_else(|| {
+    let backend = schedulers.backends.for_pods(name).ok_or_else(|| {
         format!("scheduler {:?} is no active scheduler backend", name.unwrap_or_default())
     })?;
-    backend.validate(new, old).await
+    backend.validate(new, old, &schedulers.objects).await
 }
 
 fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Verdict {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_backends::{Cached, Registry};
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Store};
@@ -45,6 +46,8 @@ pub(crate) struct World {
     pub(crate) roles: Store<MetaView>,
     pub(crate) role_bindings: Store<MetaView>,
     pub(crate) secrets: Store<MetaView>,
+    /// Objects of the schedulers.
+    pub(crate) scheduler_objects: Cached,
 }
 
 /// A cache of managed objects that knows which set, and which replica of it, each belongs to.
@@ -144,7 +147,7 @@ fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
 
 impl World {
     /// Starts all caches.
-    pub(crate) fn start(caches: &mut Caches) -> Self {
+    pub(crate) fn start(caches: &mut Caches, backends: &Registry) -> Self {
         let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
         let sets = caches.start(declared);
         // Of our own kinds everything is seen, labelled or not: a label can be put back only on what is
@@ -180,6 +183,7 @@ impl World {
             roles: plain(caches, ROLES),
             role_bindings: plain(caches, ROLE_BINDINGS),
             secrets: plain(caches, SECRETS),
+            scheduler_objects: Cached::start(caches, backends),
         }
     }
 

@@ -1,5 +1,5 @@
 //! From a PodCliqueSet to ready pods and back to nothing, with the commands that users type, on
-//! every version of Kubernetes.
+//! every version of Kubernetes and with every scheduler.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 
 mod support;
 
+use grove_api::testkit::foreign_crds;
 use support::kinds::{CLIQUES, GANGS, GROUPS, PODS, SERVICES, SETS};
 use support::mirror::State;
 use support::{Setup, World};
@@ -17,10 +18,29 @@ use xtask::cluster::Kube;
 
 const SET: &str = include_str!("../../../examples/minimal.yaml");
 
-async fn a_set_comes_up_whole_scales_and_goes(kube: Kube) {
+const ROLES: [&str; 3] = [
+    include_str!("../../../deploy/schedulers/kai.yaml"),
+    include_str!("../../../deploy/schedulers/kubernetes.yaml"),
+    include_str!("../../../deploy/schedulers/volcano.yaml"),
+];
+
+/// `scheduler` is the profile of the scheduler that sets get which name none.
+async fn a_set_comes_up_whole_scales_and_goes(kube: Kube, scheduler: &str) {
     let world = World::full(kube);
-    let configuration = "leaderElection: {enabled: true}";
-    let operator = world.operator(Setup { configuration, ..Setup::default() }).await;
+    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], &ROLES.join("---\n")).unwrap();
+    world.install(&[foreign_crds::kai(), foreign_crds::volcano()].concat());
+    let queue =
+        "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: default}}";
+    world.cluster.kubectl_with_stdin(&["create", "-f", "-"], queue).unwrap();
+    let open = r#"{"status": {"state": "Open"}}"#;
+    let queue = "queues.scheduling.volcano.sh/default";
+    let patch = ["patch", queue, "--subresource=status", "--type=merge", "--patch", open];
+    world.cluster.kubectl(&patch).unwrap();
+    let configuration = format!(
+        "leaderElection: {{enabled: true}}\nscheduler: {{profiles: [{{default: true, {scheduler}}}]}}"
+    );
+    let operator =
+        world.operator(Setup { configuration: &configuration, ..Setup::default() }).await;
     let mirror = world.mirror().await;
     let namespace = mirror.namespace("default");
     let kubectl = |line: &str| {
@@ -75,14 +95,23 @@ async fn a_set_comes_up_whole_scales_and_goes(kube: Kube) {
     operator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_set_comes_up_whole_scales_and_goes_on_1_37() {
-    a_set_comes_up_whole_scales_and_goes(Kube::V1_37).await;
+/// A test each, because each has a control plane of its own.
+macro_rules! lifecycles {
+    ($($name:ident: $kube:expr, $scheduler:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        #[ignore = "needs the real control plane: cargo xtask test --only real"]
+        async fn $name() {
+            a_set_comes_up_whole_scales_and_goes($kube, $scheduler).await;
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_set_comes_up_whole_scales_and_goes_on_1_36() {
-    a_set_comes_up_whole_scales_and_goes(Kube::V1_36).await;
+lifecycles! {
+    on_1_37: Kube::V1_37, "name: default-scheduler";
+    on_1_36: Kube::V1_36, "name: default-scheduler";
+    with_gangs_of_1_37: Kube::V1_37, "name: default-scheduler, config: {gangScheduling: true}";
+    with_gangs_of_1_36: Kube::V1_36, "name: default-scheduler, config: {gangScheduling: true}";
+    with_kai: Kube::V1_37, "name: kai-scheduler, config: {defaultQueue: test}";
+    with_volcano: Kube::V1_37, "name: volcano";
+    with_lpx: Kube::V1_37, "name: lpx-scheduler";
 }

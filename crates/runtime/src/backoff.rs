@@ -22,6 +22,9 @@ impl Backoff {
     /// returns is noticed within seconds.
     pub const WATCH: Self = Self { first: Duration::from_millis(100), max: Duration::from_secs(3) };
 
+    /// For kinds that the API server does not serve and perhaps never will.
+    pub const ABSENT: Self = Self { first: Duration::from_secs(1), max: Duration::from_secs(10) };
+
     /// The wait after `failures` failures in a row (0 means none: no wait).
     pub fn after(&self, failures: u32, rng: &Rng) -> Duration {
         if failures == 0 {

@@ -26,12 +26,20 @@ pub struct Caches {
 pub struct CacheBuilder<T> {
     selection: Selection,
     store: StoreBuilder<T>,
+    optional: bool,
 }
 
 impl<T: View> CacheBuilder<T> {
     /// Adds an index by the value that `of` finds in a view; views without one are left out.
     pub fn index(&mut self, of: impl Fn(&T) -> Option<String> + Send + Sync + 'static) -> Index {
         self.store.index(of)
+    }
+
+    /// The API server may not serve the kind, or not to us: then the cache is empty, and is filled when
+    /// it does.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 }
 
@@ -56,7 +64,7 @@ impl Caches {
     /// Declares the cache of a selection.
     pub fn declare<T: View>(&self, selection: Selection) -> CacheBuilder<T> {
         let store = StoreBuilder::new(selection.resource.clone(), self.env.metrics.clone());
-        CacheBuilder { selection, store }
+        CacheBuilder { selection, store, optional: false }
     }
 
     /// Starts to fill a declared cache.
@@ -77,6 +85,7 @@ impl Caches {
             selection: declared.selection,
             config: self.config,
             store: store.clone(),
+            optional: declared.optional,
             readiness: self.env.readiness.part(format!("cache {resource}")),
         };
         self.stage.spawn(|shutdown| async move {

@@ -23,6 +23,7 @@ pub mod fence;
 pub mod health;
 pub mod lease;
 pub mod logs;
+pub mod merge;
 pub mod metrics;
 pub mod process;
 pub mod profiling;

@@ -37,6 +37,13 @@ pub struct Trouble {
     pub message: String,
 }
 
+impl Trouble {
+    /// Whether a status code says that there is nothing to see: no such kind, or not for us.
+    pub(crate) fn is_absence(code: u16) -> bool {
+        matches!(code, 403 | 404)
+    }
+}
+
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type IndexFn<T> = Box<dyn Fn(&T) -> Option<String> + Send + Sync>;
 type Waiter = Box<dyn FnOnce() + Send>;
@@ -258,6 +265,12 @@ impl<T: View> Store<T> {
     /// readable meanwhile, and grow old.
     pub fn trouble(&self) -> watch::Receiver<Option<Trouble>> {
         self.0.trouble.subscribe()
+    }
+
+    /// Whether the API server serves the kind, and to us, as far as is known.
+    pub fn is_served(&self) -> bool {
+        let trouble = self.0.trouble.borrow();
+        !trouble.as_ref().and_then(|trouble| trouble.code).is_some_and(Trouble::is_absence)
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {

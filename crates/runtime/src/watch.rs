@@ -215,6 +215,8 @@ pub(crate) struct Watcher<T> {
     pub(crate) selection: Selection,
     pub(crate) config: WatchConfig,
     pub(crate) store: Store<T>,
+    /// Whether the API server may not serve the kind.
+    pub(crate) optional: bool,
     pub(crate) readiness: Part,
 }
 
@@ -228,8 +230,14 @@ impl<T: View> Watcher<T> {
                 Ok(()) => failures = 0,
                 Err(error) => {
                     failures += 1;
+                    let absent = self.optional && error.code().is_some_and(Trouble::is_absence);
                     self.failed(&error, failures);
-                    self.clock.sleep(Backoff::WATCH.after(failures, &self.rng)).await;
+                    if absent {
+                        self.absent();
+                        resume = Resume::List;
+                    }
+                    let backoff = if absent { Backoff::ABSENT } else { Backoff::WATCH };
+                    self.clock.sleep(backoff.after(failures, &self.rng)).await;
                 }
             }
         }
@@ -243,11 +251,17 @@ impl<T: View> Watcher<T> {
             self.readiness.not_ready(error.to_string());
         }
         // The server ends watches all the time; what lasts is worth a line.
-        if failures == 3 {
+        if failures == 3 && !self.optional {
             tracing::warn!(kind = %self.selection.resource, %error, "watch keeps failing");
         } else {
             tracing::debug!(kind = %self.selection.resource, %error, failures, "watch failed");
         }
+    }
+
+    /// A kind that is not served, or not to us, has no objects.
+    fn absent(&self) {
+        self.store.replace(Vec::new(), &BTreeSet::new(), 0);
+        self.readiness.ready();
     }
 
     async fn round(&mut self, resume: &mut Resume) -> Result<(), WatchError> {

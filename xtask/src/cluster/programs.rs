@@ -32,6 +32,10 @@ pub(crate) const STAGES: &str = include_str!("stages.yaml");
 pub(crate) const AUDIT_LOG: &str = "audit.log";
 pub(crate) const AUDIT_POLICY: &str = "audit-policy.json";
 
+/// Names that kube-scheduler places pods for: its own, and those of schedulers that cannot run here, whose
+/// pods it places one by one.
+const PROFILES: [&str; 4] = ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"];
+
 impl Setting<'_> {
     /// Arguments of a program; kubectl has none of its own.
     pub(crate) fn arguments(&self, part: Part) -> Vec<String> {
@@ -56,6 +60,7 @@ impl Setting<'_> {
                 "burst": 5000,
             },
             "leaderElection": { "leaderElect": false },
+            "profiles": PROFILES.map(|name| serde_json::json!({ "schedulerName": name })),
         })
         .to_string()
     }

@@ -154,6 +154,7 @@ pub(super) struct ProfileConfig {
     #[serde(rename = "GangScheduling")]
     pub(super) gang_scheduling_capital: Option<bool>,
     pub(super) default_queue: Option<String>,
+    pub(super) create_pod_groups: Option<bool>,
 }
 
 /// Reads the file.

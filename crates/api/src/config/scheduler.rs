@@ -101,12 +101,17 @@ fn profile(
             profile.gang_scheduling = Some(value);
         }
     }
-    if let Some(queue) = &config.default_queue {
-        if name == KAI_SCHEDULER {
-            profile.default_queue = Some(queue.clone());
-        } else {
+    if name == KAI_SCHEDULER {
+        profile.default_queue.clone_from(&config.default_queue);
+        profile.create_pod_groups = config.create_pod_groups;
+    } else {
+        let given = [
+            ("defaultQueue", config.default_queue.is_some()),
+            ("createPodGroups", config.create_pod_groups.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
             let detail = format!("only {KAI_SCHEDULER:?} has this option");
-            errors.push(FieldError::forbidden(format!("{path}.defaultQueue"), detail));
+            errors.push(FieldError::forbidden(format!("{path}.{key}"), detail));
         }
     }
     profile

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -32,6 +33,9 @@ pub const SKIP_POD_GROUPER: &str = "kai.scheduler/skip-podgrouper";
 /// Annotation: name of the topology.
 pub const TOPOLOGY: &str = "kai.scheduler/topology";
 
+/// What subgroups may be called.
+const NAME_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+
 /// Amounts by resource name; each an integer or a quantity string.
 pub type ResourceList = BTreeMap<String, Value>;
 
@@ -48,14 +52,17 @@ resource! {
 }
 
 /// The wanted group.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct PodGroupSpec {
     /// Number of pods that have to be placed together. Ignored when there are subgroups.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_member: Option<i32>,
     /// Number of direct subgroups that have to be placed together.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_sub_group: Option<i32>,
     /// Name of a leaf queue.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +77,7 @@ pub struct PodGroupSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
     /// Parts of the group.
-    #[serde(deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
     pub sub_groups: Vec<SubGroup>,
     /// Whether pending pods get a condition.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,12 +93,14 @@ pub struct PodGroupSpec {
     pub staleness_grace_period: Option<String>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// Placement by topology level.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct TopologyConstraint {
     /// Name of the Topology.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,29 +113,36 @@ pub struct TopologyConstraint {
     pub preferred_topology_level: Option<String>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// Part of a group: a leaf with pods or a parent of other parts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct SubGroup {
     /// Name, unique in the group.
+    #[schemars(regex(pattern = NAME_PATTERN))]
     pub name: String,
     /// Name of the parent; absent below the root.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = NAME_PATTERN))]
     pub parent: Option<String>,
     /// Leaves: number of pods that have to be placed together.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_member: Option<i32>,
     /// Parents: number of children that have to be placed together.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_sub_group: Option<i32>,
     /// Placement of everything below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<TopologyConstraint>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
@@ -316,27 +332,33 @@ resource! {
 }
 
 /// The levels.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct TopologySpec {
     /// From the widest to the narrowest. The sequence of labels cannot change.
     #[serde(deserialize_with = "wire::or_default")]
+    #[schemars(length(min = 1, max = 16))]
     pub levels: Vec<TopologyLevel>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// One level.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct TopologyLevel {
     /// Node label key.
+    #[schemars(length(min = 1, max = 316))]
     pub node_label: String,
     /// Other name of the level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }

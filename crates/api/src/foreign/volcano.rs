@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{resource::resource, unknown::Unknown, wire};
@@ -30,8 +31,9 @@ resource! {
 }
 
 /// The wanted group.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct PodGroupSpec {
     /// Number of pods that have to be scheduled together.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,16 +45,18 @@ pub struct PodGroupSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// Minimum of each part of the group.
-    #[serde(deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
     pub sub_group_policy: Vec<SubGroupPolicy>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// Minimum of one part of a group.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct SubGroupPolicy {
     /// Name of the part.
     pub name: String,
@@ -60,7 +64,7 @@ pub struct SubGroupPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
     /// Labels whose values tell instances of the part from each other.
-    #[serde(deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
     pub match_label_keys: Vec<String>,
     /// Pods per instance.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,18 +74,25 @@ pub struct SubGroupPolicy {
     pub min_sub_groups: Option<i32>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// Selects pods by label.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct LabelSelector {
     /// Labels that have to be equal.
-    #[serde(deserialize_with = "wire::or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "wire::or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub match_labels: BTreeMap<String, String>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 

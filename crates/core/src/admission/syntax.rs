@@ -7,7 +7,7 @@ const SUBDOMAIN_LIMIT: usize = 253;
 const LABEL_LIMIT: usize = 63;
 
 /// DNS-1123 subdomain: labels joined by dots.
-pub(super) fn dns_subdomain(text: &str) -> Vec<String> {
+pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_LIMIT {
         faults.push(format!("must be no more than {SUBDOMAIN_LIMIT} characters"));

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 
 use grove_api::{
-    PodClique, PodCliqueScalingGroup, PodCliqueSet, labels, pod_clique_set::PodCliqueSetStatus,
+    PodClique, PodCliqueScalingGroup, PodCliqueSet,
+    condition::{FALSE, TRUE, pod_clique_set as condition},
+    labels,
+    pod_clique_set::PodCliqueSetStatus,
 };
+use jiff::Timestamp;
 
+use super::condition::{Observation, find, observe};
 use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
 use crate::layout::Layout;
 
@@ -52,6 +57,44 @@ pub fn set_replica<'a>(
     }
     result.updated &= result.available;
     result
+}
+
+/// What the scheduler of a set makes of it, each a reason and a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SchedulerState<'a> {
+    /// Why its objects do not say what the gangs say.
+    pub problem: Option<(&'a str, &'a str)>,
+    /// What it does only in part.
+    pub limit: Option<(&'a str, &'a str)>,
+}
+
+/// Says what the scheduler makes of a set. Sets that never had anything to say about it have no such
+/// conditions.
+pub fn scheduler(
+    status: &mut PodCliqueSetStatus,
+    generation: Option<i64>,
+    state: SchedulerState<'_>,
+    now: Timestamp,
+) {
+    let in_sync =
+        (condition::SCHEDULER_OBJECTS_IN_SYNC, "The scheduler knows all gangs of the set");
+    let unlimited =
+        (condition::NO_SCHEDULER_LIMITS, "The scheduler does all that the set asks for");
+    let rows = [
+        (condition::SCHEDULER_BACKEND_READY, state.problem, FALSE, TRUE, in_sync),
+        (condition::SCHEDULER_LIMITS, state.limit, TRUE, FALSE, unlimited),
+    ];
+    for (type_, bad, when_bad, when_good, good) in rows {
+        let known = find(&status.conditions, type_).is_some();
+        let (value, (reason, message)) = match bad {
+            Some(bad) => (when_bad, bad),
+            None if known => (when_good, good),
+            None => continue,
+        };
+        let message = message.to_owned();
+        let seen = Observation { type_, status: value, reason, message, generation };
+        observe(&mut status.conditions, seen, now);
+    }
 }
 
 /// The status of a set. `replicas` are the judgements of its replicas `0..spec.replicas`, in any order.

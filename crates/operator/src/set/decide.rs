@@ -6,10 +6,11 @@
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_core::children;
 use grove_core::layout::Layout;
-use grove_core::status::{self, Outcome};
+use grove_core::status::{self, Outcome, SchedulerState};
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::observe::{Children, Observed};
@@ -93,7 +94,13 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
 }
 
 /// The status, if it differs from the stored one.
-pub(super) fn status(seen: &Observed, children: &Children, outcome: Outcome<'_>) -> Option<Write> {
+pub(super) fn status(
+    seen: &Observed,
+    children: &Children,
+    outcome: Outcome<'_>,
+    scheduler: SchedulerState<'_>,
+    now: Timestamp,
+) -> Option<Write> {
     let set = &seen.set.object;
     if seen.set.meta.deleting {
         return None;
@@ -114,7 +121,8 @@ pub(super) fn status(seen: &Observed, children: &Children, outcome: Outcome<'_>)
             )
         })
         .collect();
-    let wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
+    let mut wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
+    status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
     converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
 }
 

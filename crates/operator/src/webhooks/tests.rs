@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
-use grove_backends::{Backend, BackendError, Preparation};
+use grove_backends::{Backend, BackendError, Objects, Pods, Preparation};
 use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::*;
 
-fn backends() -> Registry {
+fn schedulers() -> Schedulers {
     let profiles = vec![SchedulerProfile::named(DEFAULT_SCHEDULER)];
     let default_profile_name = DEFAULT_SCHEDULER.to_owned();
-    Registry::new(&Scheduler { profiles, default_profile_name }).unwrap()
+    let backends = Registry::new(&Scheduler { profiles, default_profile_name }).unwrap();
+    Schedulers { backends, objects: Cached::default() }
 }
 
 fn context() -> Context {
@@ -77,7 +78,7 @@ fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
 async fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
-    let allowed = validate(&review("CREATE", Some(&set), None), &context(), &backends()).await;
+    let allowed = validate(&review("CREATE", Some(&set), None), &context(), &schedulers()).await;
     assert!(
         matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.len() == 1),
         "{allowed:?}"
@@ -86,7 +87,7 @@ async fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field()
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
     let update = review("UPDATE", Some(&set), Some(&old));
-    let Verdict::Deny(denial) = validate(&update, &context(), &backends()).await else {
+    let Verdict::Deny(denial) = validate(&update, &context(), &schedulers()).await else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
@@ -101,10 +102,7 @@ impl Backend for Incapable {
         DEFAULT_SCHEDULER
     }
 
-    fn prepare_pods<'a>(
-        &'a self,
-        _: &'a Value,
-    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+    fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async { Ok(Preparation::default()) })
     }
 
@@ -112,6 +110,7 @@ impl Backend for Incapable {
         &'a self,
         _: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
+        _: &'a dyn Objects,
     ) -> BoxFuture<'a, Result<(), String>> {
         let occasion = if old.is_some() { "changed" } else { "new" };
         Box::pin(async move { Err(format!("no {occasion} sets here")) })
@@ -122,7 +121,8 @@ impl Backend for Incapable {
 async fn the_scheduler_of_a_set_may_refuse_it() {
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
-    let incapable = Registry::of(vec![Arc::new(Incapable)], DEFAULT_SCHEDULER).unwrap();
+    let backends = Registry::of(vec![Arc::new(Incapable)], DEFAULT_SCHEDULER).unwrap();
+    let incapable = Schedulers { backends, objects: Cached::default() };
     for (operation, old, reason) in
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {
@@ -142,7 +142,7 @@ async fn what_cannot_be_decoded_is_answered_with_400() {
 
     for verdict in [
         default(&review("CREATE", Some(&set), None)),
-        validate(&review("CREATE", Some(&set), None), &context(), &backends()).await,
+        validate(&review("CREATE", Some(&set), None), &context(), &schedulers()).await,
         default(&review("CREATE", None, None)),
     ] {
         assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 400), "{verdict:?}");

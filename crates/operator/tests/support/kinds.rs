@@ -41,6 +41,18 @@ pub const AUTOSCALERS: Kind =
 
 pub const EVENTS: Kind = Kind::new("Event", "api/v1", "events");
 
+/// Groups of the scheduler of Kubernetes.
+pub const KUBE_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.k8s.io/v1beta1", "podgroups");
+/// The same in 1.36.
+pub const KUBE_GROUPS_1_36: Kind =
+    Kind::new("PodGroup", "apis/scheduling.k8s.io/v1alpha2", "podgroups");
+/// Groups of the KAI scheduler.
+pub const KAI_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.run.ai/v2alpha2", "podgroups");
+/// Groups of Volcano.
+pub const VOLCANO_GROUPS: Kind =
+    Kind::new("PodGroup", "apis/scheduling.volcano.sh/v1beta1", "podgroups");
+
+/// What every control plane has.
 pub const ALL: [Kind; 12] = [
     SETS,
     GROUPS,

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::DEADLINE;
-use super::kinds::{self, CLIQUES, EVENTS, GANGS, GROUPS, Kind, PODS, SETS};
+use super::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, Kind, PODS, SETS};
 use super::picture::{Picture, difference, picture};
 
 /// What is known of one namespace.
@@ -39,11 +39,11 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Lists everything and follows it from there.
-    pub async fn start(client: Client) -> Self {
+    /// Lists everything of these kinds and follows it from there.
+    pub async fn start(client: Client, kinds: &[Kind]) -> Self {
         let namespaces = Namespaces::default();
         let mut watches = Vec::new();
-        for kind in kinds::ALL {
+        for kind in kinds.iter().copied() {
             let list = send(&client, Method::GET, &kind.everywhere(), &Value::Null).await.unwrap();
             for mut object in list["items"].as_array().unwrap().iter().cloned() {
                 object["kind"] = kind.name.into();

@@ -21,9 +21,9 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use xtask::cluster::{Cluster, Fleet, Kube, Options as ClusterOptions, Parts, User};
+use xtask::cluster::{Cluster, Fleet, Gates, Kube, Options as ClusterOptions, Parts, User};
 
-use self::kinds::{CLIQUES, SETS};
+use self::kinds::{CLIQUES, Kind, SETS};
 use self::mirror::Mirror;
 use self::requests::{Requests, Sent};
 
@@ -76,6 +76,13 @@ impl World {
         let options = ClusterOptions { kube, parts: Parts::Full, ..ClusterOptions::default() };
         let world = Self::start(options);
         world.cluster.nodes(&FLEET).unwrap();
+        world
+    }
+
+    /// The same with other features of Kubernetes and other nodes.
+    pub fn with(kube: Kube, gates: Gates, fleet: &Fleet) -> Self {
+        let world = Self::start(ClusterOptions { kube, gates, ..ClusterOptions::default() });
+        world.cluster.nodes(fleet).unwrap();
         world
     }
 
@@ -150,7 +157,22 @@ impl World {
 
     /// Everything there is, followed as the administrator. The CRDs have to be there.
     pub async fn mirror(&self) -> Mirror {
-        Mirror::start(self.cluster.admin().client().await.unwrap()).await
+        self.mirror_of(&kinds::ALL).await
+    }
+
+    /// A live copy of some kinds, which have to be served.
+    pub async fn mirror_of(&self, kinds: &[Kind]) -> Mirror {
+        Mirror::start(self.cluster.admin().client().await.unwrap(), kinds).await
+    }
+
+    /// Installs CRDs and waits until they are served.
+    pub fn install(&self, crds: &[Value]) {
+        for crd in crds {
+            self.apply(crd).unwrap();
+            let name = format!("crd/{}", crd["metadata"]["name"].as_str().unwrap());
+            let wait = ["wait", "--for=condition=Established", &name, "--timeout=60s"];
+            self.cluster.kubectl(&wait).unwrap();
+        }
     }
 
     pub fn apply(&self, object: &Value) -> Result<String, String> {
@@ -233,6 +255,12 @@ impl Operator {
     /// The writes since a moment, besides those for the lease and for witnesses.
     pub fn writes_since(&self, mark: usize) -> Vec<String> {
         self.requests.writes_since(mark, is_of_interest)
+    }
+
+    /// Why it ended by itself.
+    pub async fn ended(self) -> OperatorError {
+        let ended = self.env.clock.timeout(DEADLINE, self.task).await;
+        ended.expect("ends in time").unwrap().unwrap_err()
     }
 
     pub async fn stop(self) {

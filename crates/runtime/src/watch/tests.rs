@@ -66,6 +66,10 @@ struct World {
 
 /// A watcher on a server that gives these answers, one per request, and then hangs.
 fn world(answers: Vec<Answer>) -> World {
+    world_of(answers, false)
+}
+
+fn world_of(answers: Vec<Answer>, optional: bool) -> World {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let log = asked.clone();
@@ -98,6 +102,7 @@ fn world(answers: Vec<Answer>) -> World {
         selection: Selection::all(PODS),
         config: WatchConfig::default(),
         store: store.clone(),
+        optional,
         readiness: env.readiness.part("cache pods"),
     };
     let task = crate::tasks::Tasks::new();
@@ -118,6 +123,22 @@ impl World {
 
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_be_absent_is_empty_until_it_is_served() {
+    for refusal in [404, 403] {
+        let filled = hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]);
+        let answers = vec![refuses(refusal, "no"), refuses(refusal, "no"), filled];
+        let w = world_of(answers, true);
+
+        w.store.synced().await;
+        assert!(!w.store.is_served() && w.names().is_empty());
+        assert_eq!(w.env.readiness.missing(), []);
+        w.observed(9).await;
+        assert!(w.store.is_served());
+        assert_eq!(w.names(), ["a"]);
     }
 }
 

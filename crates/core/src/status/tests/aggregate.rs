@@ -236,3 +236,34 @@ proptest! {
         prop_assert_eq!(pod_clique_set(&demo.set, "other", &reversed, COMPLETE), status);
     }
 }
+
+#[test]
+fn a_set_says_what_is_wrong_with_its_scheduler_and_when_it_no_longer_is() {
+    use grove_api::pod_clique_set::PodCliqueSetStatus;
+
+    use crate::status::{SchedulerState, scheduler};
+
+    let mut status = PodCliqueSetStatus::default();
+    let mut say = |second, state| {
+        scheduler(&mut status, Some(3), state, super::at(second));
+        let said = |one: &grove_api::condition::Condition| {
+            format!("{}={} {}: {}", one.type_, one.status, one.reason, one.message)
+        };
+        status.conditions.iter().map(said).collect::<Vec<_>>()
+    };
+    assert_eq!(say(1, SchedulerState::default()), [""; 0], "nothing ever was wrong");
+
+    let problem = Some(("NotInstalled", "no such kind"));
+    let limit = Some(("Partly", "not all"));
+    let bad = say(2, SchedulerState { problem, limit });
+    assert_eq!(
+        bad,
+        [
+            "SchedulerBackendReady=False NotInstalled: no such kind",
+            "SchedulerLimits=True Partly: not all"
+        ]
+    );
+    let good = say(3, SchedulerState::default());
+    assert!(good[0].starts_with("SchedulerBackendReady=True SchedulerObjectsInSync"), "{good:?}");
+    assert!(good[1].starts_with("SchedulerLimits=False NoLimits"), "{good:?}");
+}

@@ -33,6 +33,10 @@ fn no_children() -> Children {
     }
 }
 
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
 fn told(plan: &Plan) -> Vec<String> {
     let writes = plan.writes();
     writes.iter().map(|w| format!("{} {}", w.verb.as_str(), w.resource.plural)).collect()
@@ -85,14 +89,30 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     assert_eq!(told(&plan), ["delete podgangs", "merge-patch podcliquesets"]);
     let Verb::Merge { patch, .. } = &plan.writes()[1].verb else { panic!("a patch") };
     assert_eq!(patch["metadata"]["finalizers"], json!(["somebody.else/x"]));
-    assert_eq!(status(&seen, &no_children(), Outcome::Complete { generation: None }), None);
+    assert_eq!(
+        status(
+            &seen,
+            &no_children(),
+            Outcome::Complete { generation: None },
+            SchedulerState::default(),
+            now()
+        ),
+        None
+    );
 }
 
 #[test]
 fn the_first_status_carries_hash_selector_and_generation() {
     let seen = observed(|set| set.metadata.generation = Some(3));
 
-    let write = status(&seen, &no_children(), Outcome::Complete { generation: Some(3) }).unwrap();
+    let write = status(
+        &seen,
+        &no_children(),
+        Outcome::Complete { generation: Some(3) },
+        SchedulerState::default(),
+        now(),
+    )
+    .unwrap();
 
     let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
     assert_eq!(patch["status"]["observedGeneration"], 3);

@@ -113,6 +113,7 @@ impl Follow<'_> {
             selection,
             config: WatchConfig::default(),
             store: store.clone(),
+            optional: false,
             readiness: env.readiness.part(format!("cache {resource} {key}")),
         };
         let (synced, wake) = (store.clone(), self.changed.clone());

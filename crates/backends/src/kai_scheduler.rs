@@ -1,0 +1,174 @@
+//! The KAI scheduler: a PodGroup per PodGang, with a subgroup per PodClique.
+//!
+//! KAI's own pod grouper would make PodGroups too. It is told to stay away from our pods and gangs by
+//! a marker, unless the profile says `createPodGroups: false`: then it makes them from the PodGangs,
+//! and all that pods need is the name of the scheduler.
+
+mod pod_group;
+mod queue;
+
+use futures::future::BoxFuture;
+use grove_api::foreign::kai::{
+    POD_GROUP_NAME, PodGroup, QUEUE, SKIP_POD_GROUPER, SUBGROUP_NAME, TOPOLOGY,
+};
+use grove_api::{PodCliqueSet, PodGang, annotations, labels};
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::write::{Precondition, Verb, Write};
+use serde_json::{Value, json};
+
+use crate::contract::{Backend, BackendError, Gang, Objects, Pods, Preparation};
+use crate::objects::converge;
+
+/// Name of the backend.
+pub(crate) use grove_api::foreign::kai::SCHEDULER_NAME as NAME;
+
+/// Event and condition of a gang that has no PodGroup because of what its set says.
+const MAPPING_FAILED: &str = "KAIBackendMappingFailed";
+
+/// The backend.
+pub(crate) struct KaiScheduler {
+    /// Queue of sets that name none.
+    pub(crate) default_queue: Option<String>,
+    /// Whether PodGroups are ours to make.
+    pub(crate) creates_pod_groups: bool,
+}
+
+impl Backend for KaiScheduler {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn kinds(&self) -> Vec<Resource> {
+        if self.creates_pod_groups { vec![Resource::of::<PodGroup>()] } else { Vec::new() }
+    }
+
+    fn acts_on(&self, key: &str) -> bool {
+        [QUEUE, TOPOLOGY].contains(&key)
+    }
+
+    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+        if !self.creates_pod_groups {
+            return Ok(Vec::new());
+        }
+        let failed = |message: String| BackendError::invalid(NAME, MAPPING_FAILED, message);
+        let spec = pod_group::spec(gang.object).map_err(failed)?;
+        let set = owner(gang).map_err(failed)?;
+        let queue = queue::of(set, self.default_queue.as_deref()).map_err(failed)?;
+        let resource = Resource::of::<PodGroup>();
+        if !gang.objects.is_served(&resource) {
+            return Err(BackendError::not_served(NAME, &resource));
+        }
+        let key = gang.key();
+        let live = gang.objects.get(&resource, &key);
+        let wanted = pod_group::object(gang.object, spec, &queue, live.as_deref());
+        let group = converge(resource, wanted, live.as_deref(), "what the gang says");
+        Ok(marker(gang.object, key).into_iter().chain(group).collect())
+    }
+
+    fn prepare_pods<'a>(
+        &'a self,
+        pods: Pods<'a>,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+        Box::pin(async move { self.prepared(pods.draft) })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        set: &'a PodCliqueSet,
+        _: Option<&'a PodCliqueSet>,
+        _: &'a dyn Objects,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { self.accepts(set) })
+    }
+}
+
+impl KaiScheduler {
+    fn prepared(&self, draft: &Value) -> Result<Preparation, BackendError> {
+        if !self.creates_pod_groups {
+            return Ok(Preparation::merge(json!({ "spec": { "schedulerName": NAME } })));
+        }
+        let label = |key: &str| {
+            let value = draft["metadata"]["labels"][key].as_str();
+            value.filter(|value| !value.is_empty()).ok_or_else(|| {
+                let message = format!("the pod has no label {key}, which names its group");
+                BackendError::invalid(NAME, MAPPING_FAILED, message)
+            })
+        };
+        let (gang, clique) = (label(labels::POD_GANG)?, label(labels::POD_CLIQUE)?);
+        Ok(Preparation::merge(json!({
+            "metadata": {
+                "annotations": { SKIP_POD_GROUPER: "true", POD_GROUP_NAME: gang },
+                "labels": { SUBGROUP_NAME: clique },
+            },
+            "spec": { "schedulerName": NAME },
+        })))
+    }
+
+    fn accepts(&self, set: &PodCliqueSet) -> Result<(), String> {
+        let template = &set.spec.template;
+        let cliques = template.cliques.iter().map(|clique| ("PodClique", clique.name.as_str()));
+        let groups = template.pod_clique_scaling_groups.iter();
+        let groups = groups.map(|group| ("PodCliqueScalingGroup", group.name.as_str()));
+        let set_name = set.metadata.name.as_deref().unwrap_or_default();
+        let names = [("PodCliqueSet", set_name)].into_iter().chain(cliques).chain(groups);
+        for (kind, name) in names {
+            if name.contains('.') {
+                return Err(format!(
+                    "KAI cannot use the name {name:?} of {kind}: its subgroups may have lower-case \
+                     letters, digits and dashes, but no dots"
+                ));
+            }
+        }
+        if self.creates_pod_groups {
+            queue::of(set, self.default_queue.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// The set that controls a gang.
+fn owner<'a>(gang: &Gang<'a>) -> Result<&'a PodCliqueSet, String> {
+    let metadata = &gang.object.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let who = format!("podgang {namespace}/{}", metadata.name.as_deref().unwrap_or_default());
+    let owners = metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    let controller = controller.ok_or_else(|| format!("{who} has no controlling PodCliqueSet"))?;
+    if controller.api_version != PodCliqueSet::API_VERSION || controller.kind != PodCliqueSet::KIND
+    {
+        let (version, kind) = (&controller.api_version, &controller.kind);
+        return Err(format!("{who} is controlled by {version} {kind:?}, expected PodCliqueSet"));
+    }
+    let name = &controller.name;
+    gang.set.ok_or_else(|| format!("get controlling PodCliqueSet {namespace}/{name}: not found"))
+}
+
+/// Keeps KAI's pod grouper away from the gang.
+fn marker(gang: &PodGang, key: ObjectKey) -> Option<Write> {
+    let annotations = gang.metadata.annotations.as_ref();
+    let marked = annotations.and_then(|annotations| annotations.get(SKIP_POD_GROUPER));
+    if marked.is_some_and(|value| value == "true") {
+        return None;
+    }
+    let uid = gang.metadata.uid.as_deref().unwrap_or_default();
+    Some(Write {
+        resource: Resource::of::<PodGang>(),
+        key,
+        verb: Verb::Merge {
+            patch: json!({ "metadata": { "annotations": { SKIP_POD_GROUPER: "true" } } }),
+            only_if: Precondition::uid(&uid.into()),
+            subresource: None,
+        },
+        reason: "the PodGroup is ours to make",
+    })
+}
+
+/// Name of the topology that the constraints of a gang are about.
+fn topology_name(gang: &PodGang) -> Option<&str> {
+    let annotations = gang.metadata.annotations.as_ref()?;
+    let name = |key| annotations.get(key).map(String::as_str).filter(|name| !name.is_empty());
+    name(annotations::TOPOLOGY_NAME).or_else(|| name(TOPOLOGY))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The LPX scheduler. It finds out by itself what belongs together; all it needs is its name on the pods.
+
+use futures::future::BoxFuture;
+use grove_api::PodCliqueSet;
+use serde_json::json;
+
+use crate::contract::{Backend, BackendError, Objects, Pods, Preparation};
+use crate::topology;
+
+/// Name of the backend.
+pub(crate) const NAME: &str = "lpx-scheduler";
+
+const CONSTRAINED: &str = "lpx-scheduler does not support Grove topology constraints; placement topology \
+     must be expressed through the LPX workload contract";
+
+/// The backend.
+pub(crate) struct LpxScheduler;
+
+impl Backend for LpxScheduler {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+        let named = Preparation::merge(json!({ "spec": { "schedulerName": NAME } }));
+        Box::pin(async { Ok(named) })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        set: &'a PodCliqueSet,
+        _: Option<&'a PodCliqueSet>,
+        _: &'a dyn Objects,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        let verdict = if topology::constrained(set).is_empty() { Ok(()) } else { Err(CONSTRAINED) };
+        Box::pin(async move { verdict.map_err(str::to_owned) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::objects::testkit::Given;
+
+    #[tokio::test]
+    async fn constraints_are_refused_and_the_rest_is_left_to_the_scheduler() {
+        let set = |template: Value| -> PodCliqueSet {
+            serde_json::from_value(json!({ "spec": { "template": template } })).unwrap()
+        };
+        let pack = json!({ "pack": { "required": "rack" } });
+        let cases = [
+            (json!({ "cliques": [{ "name": "a" }] }), Ok(())),
+            (json!({ "topologyConstraint": pack }), Err(CONSTRAINED.to_owned())),
+            (
+                json!({ "cliques": [{ "name": "a", "topologyConstraint": pack }] }),
+                Err(CONSTRAINED.to_owned()),
+            ),
+        ];
+        for (template, expected) in cases {
+            let verdict = LpxScheduler.validate(&set(template), None, &Given::default()).await;
+            assert_eq!(verdict, expected);
+        }
+        let mut pod = json!({});
+        let draft = json!({});
+        let pods = Pods { draft: &draft, gang: None, set: None, objects: &Given::default() };
+        LpxScheduler.prepare_pods(pods).await.unwrap().apply(&mut pod);
+        assert_eq!(pod["spec"]["schedulerName"], "lpx-scheduler");
+    }
+}

@@ -1,0 +1,175 @@
+//! The schedulers' own objects: as the caches show them, and the writes that bring them in line.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::PodGang;
+use grove_runtime::cache::Caches;
+use grove_runtime::merge;
+use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::store::Store;
+use grove_runtime::view::{Meta, View};
+use grove_runtime::watch::Selection;
+use grove_runtime::write::{Precondition, Verb, Write};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use crate::contract::Objects;
+use crate::registry::Registry;
+
+/// An object of a scheduler, as it is stored.
+#[derive(Debug)]
+pub struct SchedulerObject {
+    meta: Meta,
+    /// The object, without the record of who wrote which field.
+    pub object: Value,
+}
+
+impl<'de> Deserialize<'de> for SchedulerObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Value::deserialize(deserializer)?;
+        let meta = Meta::deserialize(&object["metadata"]).map_err(serde::de::Error::custom)?;
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        Ok(Self { meta, object })
+    }
+}
+
+impl View for SchedulerObject {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl SchedulerObject {
+    /// The gang that owns the object.
+    pub fn gang(&self) -> Option<ObjectKey> {
+        let owner = self.meta.controller.as_ref().filter(|owner| *owner.kind == *PodGang::KIND)?;
+        Some(ObjectKey::new(&self.meta.key.namespace, &owner.name))
+    }
+
+    /// Whether this life of a gang owns the object. One of the same name in an earlier life may have
+    /// left it behind.
+    pub fn is_of(&self, gang: &PodGang) -> bool {
+        let owner = self.meta.controller.as_ref().map(|owner| owner.uid.to_string());
+        owner.is_some() && owner == gang.metadata.uid
+    }
+
+    /// What backends look at. The status is the scheduler's, which changes it all the time.
+    pub fn without_status(&self) -> (Uid, Value, [Value; 4]) {
+        let metadata = ["labels", "annotations", "ownerReferences", "deletionTimestamp"];
+        let metadata = metadata.map(|field| self.object["metadata"][field].clone());
+        (self.meta.uid.clone(), self.object["spec"].clone(), metadata)
+    }
+}
+
+/// A cache for every kind that a backend named.
+#[derive(Clone, Default)]
+pub struct Cached(Arc<BTreeMap<Resource, Store<SchedulerObject>>>);
+
+impl Cached {
+    /// Starts the caches.
+    pub fn start(caches: &mut Caches, backends: &Registry) -> Self {
+        let mut start = |resource: Resource| {
+            let declared = caches.declare(Selection::all(resource.clone())).optional();
+            (resource, caches.start(declared))
+        };
+        Self(Arc::new(backends.kinds().into_iter().map(&mut start).collect()))
+    }
+
+    /// The caches.
+    pub fn stores(&self) -> impl Iterator<Item = &Store<SchedulerObject>> {
+        self.0.values()
+    }
+}
+
+impl Objects for Cached {
+    fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
+        self.0.get(resource)?.get(key)
+    }
+
+    fn is_served(&self, resource: &Resource) -> bool {
+        self.0.get(resource).is_some_and(Store::is_served)
+    }
+}
+
+/// Creates an object, or changes what differs of the fields that `wanted` names. A `null` removes a
+/// field.
+pub fn converge(
+    resource: Resource,
+    mut wanted: Value,
+    live: Option<&SchedulerObject>,
+    reason: &'static str,
+) -> Option<Write> {
+    let text = |field: &str| wanted["metadata"][field].as_str().unwrap_or_default();
+    let key = ObjectKey::new(text("namespace"), text("name"));
+    let verb = match live {
+        None => {
+            without_nulls(&mut wanted);
+            Verb::Create { body: wanted }
+        }
+        Some(live) => Verb::Merge {
+            patch: merge::missing(&live.object, &wanted)?,
+            only_if: Precondition::version(&live.meta.uid, live.meta.resource_version),
+            subresource: None,
+        },
+    };
+    Some(Write { resource, key, verb, reason })
+}
+
+/// A reference to the gang that controls an object.
+pub fn owner(gang: &PodGang) -> Value {
+    json!({
+        "apiVersion": PodGang::API_VERSION,
+        "kind": PodGang::KIND,
+        "name": gang.metadata.name,
+        "uid": gang.metadata.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testkit {
+    use super::*;
+
+    /// Objects that a test made up.
+    #[derive(Default)]
+    pub(crate) struct Given {
+        pub(crate) objects: BTreeMap<(Resource, ObjectKey), Arc<SchedulerObject>>,
+        pub(crate) absent: Vec<Resource>,
+    }
+
+    impl Given {
+        /// Adds an object, as the API server would store it.
+        pub(crate) fn with(mut self, resource: Resource, mut object: Value) -> Self {
+            object["metadata"]["uid"] = json!("u");
+            object["metadata"]["resourceVersion"] = json!("7");
+            let object: SchedulerObject = serde_json::from_value(object).unwrap();
+            self.objects.insert((resource, object.meta.key.clone()), Arc::new(object));
+            self
+        }
+    }
+
+    impl Objects for Given {
+        fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
+            self.objects.get(&(resource.clone(), key.clone())).cloned()
+        }
+
+        fn is_served(&self, resource: &Resource) -> bool {
+            !self.absent.contains(resource)
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The Volcano scheduler: a PodGroup per PodGang, with a subgroup policy per PodClique.
+
+mod queue;
+
+use futures::future::BoxFuture;
+use grove_api::foreign::volcano::{
+    GROUP_NAME_ANNOTATION, LEGACY_GROUP_NAME_ANNOTATION, PodGroup, Queue,
+};
+use grove_api::{PodCliqueSet, PodGang, annotations, labels};
+use grove_runtime::resource::Resource;
+use grove_runtime::write::Write;
+use kube::Client;
+use serde_json::{Map, Value, json};
+
+use crate::contract::{Backend, BackendError, Gang, Objects, Pods, Preparation};
+use crate::objects::{SchedulerObject, converge, owner};
+use crate::topology;
+
+/// Name of the backend.
+pub(crate) use grove_api::foreign::volcano::SCHEDULER_NAME as NAME;
+
+const CRD: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh";
+
+/// The backend.
+pub(crate) struct Volcano;
+
+impl Backend for Volcano {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn kinds(&self) -> Vec<Resource> {
+        vec![Resource::of::<PodGroup>(), Resource::of::<Queue>()]
+    }
+
+    fn acts_on(&self, key: &str) -> bool {
+        key == annotations::VOLCANO_QUEUE
+    }
+
+    /// A version of Volcano that is too old is a mistake in the installation; none at all may come.
+    fn init<'a>(&'a self, client: &'a Client) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(async move {
+            let request = http::Request::get(CRD).body(Vec::new());
+            let request = request.expect("the path of a CRD is a valid URL");
+            match client.request::<Value>(request).await {
+                Ok(crd) => has_sub_groups(&crd),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                Err(error) => {
+                    let message = format!("cannot read the CustomResourceDefinition: {error}");
+                    Err(BackendError::invalid(NAME, UNAVAILABLE, message))
+                }
+            }
+        })
+    }
+
+    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+        let resource = Resource::of::<PodGroup>();
+        if !gang.objects.is_served(&resource) {
+            return Err(BackendError::not_served(NAME, &resource));
+        }
+        let live = gang.objects.get(&resource, &gang.key());
+        let wanted = pod_group(gang, live.as_deref());
+        let write = converge(resource, wanted, live.as_deref(), "what the gang says");
+        Ok(write.into_iter().collect())
+    }
+
+    fn prepare_pods<'a>(
+        &'a self,
+        pods: Pods<'a>,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+        Box::pin(async move { prepared(pods.draft) })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        set: &'a PodCliqueSet,
+        _: Option<&'a PodCliqueSet>,
+        objects: &'a dyn Objects,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { accepts(set, objects) })
+    }
+}
+
+/// Event and condition of a Volcano that lacks what we need.
+const UNAVAILABLE: &str = "VolcanoCapabilityUnavailable";
+
+/// Whether the served PodGroup has `spec.subGroupPolicy`.
+fn has_sub_groups(crd: &Value) -> Result<(), BackendError> {
+    let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    let mut versions = versions.filter(|one| one["name"] == "v1beta1" && one["served"] == true);
+    let schema = "/schema/openAPIV3Schema/properties/spec/properties/subGroupPolicy";
+    if versions.any(|version| version.pointer(schema).is_some()) {
+        return Ok(());
+    }
+    let message = "podgroups.scheduling.volcano.sh serves no v1beta1 with spec.subGroupPolicy: \
+                   install Volcano 1.14 or newer, or remove the profile";
+    Err(BackendError::invalid(NAME, UNAVAILABLE, message))
+}
+
+fn prepared(draft: &Value) -> Result<Preparation, BackendError> {
+    let gang = draft["metadata"]["labels"][labels::POD_GANG].as_str().unwrap_or_default();
+    if gang.is_empty() {
+        let message = format!("the pod has no label {}, which names its group", labels::POD_GANG);
+        return Err(BackendError::invalid(NAME, "VolcanoMappingFailed", message));
+    }
+    let annotations = json!({ GROUP_NAME_ANNOTATION: gang, LEGACY_GROUP_NAME_ANNOTATION: gang });
+    Ok(Preparation::merge(json!({
+        "metadata": { "annotations": annotations },
+        "spec": { "schedulerName": NAME },
+    })))
+}
+
+fn accepts(set: &PodCliqueSet, objects: &dyn Objects) -> Result<(), String> {
+    if let Some(place) = topology::constrained(set).first() {
+        return Err(format!(
+            "volcano scheduler backend does not support topologyConstraint on {place}"
+        ));
+    }
+    queue::check(set, objects)
+}
+
+fn pod_group(gang: &Gang<'_>, live: Option<&SchedulerObject>) -> Value {
+    let PodGang { metadata, spec, .. } = gang.object;
+    let mut fields = Map::new();
+    fields.insert("queue".to_owned(), json!(queue::of(gang)));
+    fields.insert("priorityClassName".to_owned(), json!(spec.priority_class_name));
+    let stored = live.map_or(&Value::Null, |live| &live.object["spec"]);
+    let constrained = !stored["minMember"].is_null() || !stored["subGroupPolicy"].is_null();
+    // A gang without minima asks for nothing that a group does not have already.
+    if !constrained || spec.pod_groups.iter().any(|clique| clique.min_replicas > 0) {
+        let all = spec.pod_groups.iter().map(|clique| clique.min_replicas).sum::<i32>();
+        let policies: Vec<Value> = spec
+            .pod_groups
+            .iter()
+            .map(|clique| {
+                json!({
+                    "name": clique.name,
+                    "labelSelector": { "matchLabels": { labels::POD_CLIQUE: clique.name } },
+                    "matchLabelKeys": [labels::POD_CLIQUE],
+                    "subGroupSize": clique.min_replicas.max(1),
+                    "minSubGroups": 1,
+                })
+            })
+            .collect();
+        fields.insert("minMember".to_owned(), json!(all.max(1)));
+        fields.insert("subGroupPolicy".to_owned(), Value::Array(policies));
+    }
+    json!({
+        "apiVersion": PodGroup::API_VERSION,
+        "kind": PodGroup::KIND,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "labels": metadata.labels,
+            "ownerReferences": [owner(gang.object)],
+        },
+        "spec": fields,
+    })
+}
+
+#[cfg(test)]
+mod tests;

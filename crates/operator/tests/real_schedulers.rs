@@ -1,0 +1,214 @@
+//! Schedulers other than that of Kubernetes. They do not run here; their CRDs do, with the constraints
+//! of the real ones.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and owns its tasks"
+)]
+
+mod support;
+
+use grove_api::testkit::foreign_crds;
+use http::Method;
+use serde_json::{Value, json};
+use support::kinds::{EVENTS, GANGS, KAI_GROUPS, PODS, SETS, VOLCANO_GROUPS};
+use support::mirror::{Namespace, condition, send, text};
+use support::{Setup, World, sets};
+use xtask::cluster::Kube;
+
+const KAI_ROLE: &str = include_str!("../../../deploy/schedulers/kai.yaml");
+const VOLCANO_ROLE: &str = include_str!("../../../deploy/schedulers/volcano.yaml");
+
+const PROFILES: &str = "scheduler: {profiles: [{name: kai-scheduler, default: true}, \
+                        {name: volcano}, {name: lpx-scheduler}]}";
+
+fn setup(configuration: &str) -> Setup<'_> {
+    Setup { configuration, ..Setup::default() }
+}
+
+fn world() -> World {
+    let world = World::full(Kube::default());
+    let roles = format!("{KAI_ROLE}---\n{VOLCANO_ROLE}");
+    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], &roles).unwrap();
+    world
+}
+
+/// The small set, for a scheduler.
+fn set_for(scheduler: &str, labels: Value) -> Value {
+    let mut set = sets::small("x");
+    set["metadata"]["labels"] = labels;
+    for clique in set["spec"]["template"]["cliques"].as_array_mut().unwrap() {
+        clique["spec"]["podSpec"]["schedulerName"] = json!(scheduler);
+    }
+    set
+}
+
+async fn until_backend(namespace: &Namespace, status: &str, says: &str) {
+    let what = format!("the scheduler is {status}, {says}");
+    namespace
+        .until_is(&what, |state| {
+            let Some(set) = state.get(SETS, "x") else { return false };
+            let found = condition(set, "SchedulerBackendReady");
+            found["status"] == status && text(&found["message"]).contains(says)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
+    let world = world();
+    let operator = world.operator(setup(PROFILES)).await;
+    let mirror = world.mirror().await;
+    let kai = mirror.new_namespace("kai").await;
+    let refused = kai.try_create(SETS, &set_for("kai-scheduler", json!({}))).await.unwrap_err();
+    assert!(refused.contains("no KAI queue is configured on PodCliqueSet kai/x"), "{refused}");
+    kai.create(SETS, &set_for("kai-scheduler", json!({ "kai.scheduler/queue": "test" }))).await;
+
+    // Without KAI its sets say so, and others come up.
+    until_backend(&kai, "False", "podgroups.scheduling.run.ai/v2alpha2").await;
+    let told = |state: &support::mirror::State| {
+        state.of(EVENTS).iter().any(|event| {
+            event["reason"] == "SchedulerNotInstalled"
+                && event["involvedObject"]["kind"] == "PodGang"
+        })
+    };
+    kai.until_is("it is told at the gang", told).await;
+    let plain = mirror.new_namespace("plain").await;
+    plain.create(SETS, &set_for("default-scheduler", json!({}))).await;
+    plain.until_complete(5).await;
+    assert_eq!(
+        condition(&plain.object(SETS, "x"), "SchedulerBackendReady"),
+        &Value::Null,
+        "nothing to say about a scheduler without objects"
+    );
+
+    // Installed later, without a restart.
+    world.install(&foreign_crds::kai());
+    until_backend(&kai, "True", "").await;
+    let groups = world.mirror_of(&[KAI_GROUPS]).await.namespace("kai");
+    groups
+        .until_is("every gang has its group", |state| {
+            state.names(KAI_GROUPS) == ["x-0", "x-0-decode-0"]
+        })
+        .await;
+    let group = groups.object(KAI_GROUPS, "x-0");
+    let gang = kai.object(GANGS, "x-0");
+    assert_eq!(group["metadata"]["ownerReferences"][0]["uid"], gang["metadata"]["uid"]);
+    assert_eq!(gang["metadata"]["annotations"]["kai.scheduler/skip-podgrouper"], "true");
+    let sub_groups = json!([
+        { "name": "x-0-router", "minMember": 1 },
+        { "name": "x-0-decode-0-leader", "minMember": 1 },
+        { "name": "x-0-decode-0-worker", "minMember": 1 },
+    ]);
+    let spec = json!({
+        "minMember": 3, "queue": "test", "topologyConstraint": {}, "subGroups": sub_groups,
+    });
+    assert_eq!(group["spec"], spec);
+    let pods = kai.look(|state| state.pods_of("x-0-router"));
+    let pod = pods.values().next().unwrap();
+    assert_eq!(pod["metadata"]["annotations"]["pod-group-name"], "x-0");
+    assert_eq!(pod["metadata"]["labels"]["kai.scheduler/subgroup-name"], "x-0-router");
+    kai.until_is("the gates of the base gang are lifted", |state| {
+        let pods = state.pods_of("x-0-router");
+        pods.values().all(|pod| pod["spec"]["schedulingGates"].is_null())
+    })
+    .await;
+
+    broken_groups_are_mended(&kai, &groups).await;
+
+    // With the gang goes the group.
+    kai.delete(SETS, "x").await;
+    groups.until_is("the groups are collected", |state| state.of(KAI_GROUPS).is_empty()).await;
+    operator.stop().await;
+}
+
+/// What somebody does to a group, without touching pods.
+async fn broken_groups_are_mended(kai: &Namespace, groups: &Namespace) {
+    let before = kai.names(PODS);
+    let uid = groups.object(KAI_GROUPS, "x-0")["metadata"]["uid"].clone();
+    groups.delete(KAI_GROUPS, "x-0").await;
+    groups
+        .until_is("a deleted group comes back", |state| {
+            state.get(KAI_GROUPS, "x-0").is_some_and(|group| group["metadata"]["uid"] != uid)
+        })
+        .await;
+    let edit = json!({
+        "metadata": { "labels": { "app.kubernetes.io/part-of": "y", "theirs": "yes" } },
+        "spec": { "minMember": 1, "queue": "moved", "preemptibility": "preemptible" },
+    });
+    groups.patch(KAI_GROUPS, "x-0", edit).await;
+    groups.until_field(KAI_GROUPS, "x-0", "/spec/minMember", json!(3)).await;
+    let group = groups.object(KAI_GROUPS, "x-0");
+    assert_eq!(group["metadata"]["labels"]["app.kubernetes.io/part-of"], "x");
+    assert_eq!(group["metadata"]["labels"]["theirs"], "yes");
+    assert_eq!(group["spec"]["queue"], "moved", "that is up to KAI");
+    assert_eq!(group["spec"]["preemptibility"], "preemptible");
+    assert_eq!(kai.names(PODS), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn volcano_has_to_be_new_enough_and_its_queue_open() {
+    let world = world();
+    let mut old = foreign_crds::volcano();
+    let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let properties = old[0].pointer_mut(properties).unwrap().as_object_mut().unwrap();
+    properties.remove("subGroupPolicy");
+    world.install(&old);
+    let error = world.start_operator(setup(PROFILES)).await.ended().await;
+    assert!(error.to_string().contains("install Volcano 1.14 or newer"), "{error}");
+    world.install(&foreign_crds::volcano());
+
+    let operator = world.operator(setup(PROFILES)).await;
+    let mirror = world.mirror().await;
+    let namespace = mirror.new_namespace("volcano").await;
+    let mut set = set_for("volcano", json!({}));
+    set["metadata"]["annotations"] = json!({ "scheduling.grove.io/volcano-queue": "batch" });
+    let refused = namespace.try_create(SETS, &set).await.unwrap_err();
+    assert!(refused.contains("volcano queue \"batch\" does not exist"), "{refused}");
+
+    let queues = "/apis/scheduling.volcano.sh/v1beta1/queues";
+    let queue = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": { "name": "batch" }, "spec": {},
+    });
+    send(mirror.client(), Method::POST, queues, &queue).await.unwrap();
+    let open = json!({ "status": { "state": "Open" } });
+    let path = format!("{queues}/batch/status");
+    send(mirror.client(), Method::PATCH, &path, &open).await.unwrap();
+    // The operator sees the queue a moment later.
+    let created = async {
+        while let Err(refused) = namespace.try_create(SETS, &set).await {
+            assert!(refused.contains("volcano queue"), "{refused}");
+            tokio::task::yield_now().await;
+        }
+    };
+    let in_time = operator.env.clock.timeout(support::DEADLINE, created).await;
+    in_time.expect("a set whose queue is open is let in");
+    let groups = world.mirror_of(&[VOLCANO_GROUPS]).await.namespace("volcano");
+    groups
+        .until_is("every gang has its group", |state| {
+            state.names(VOLCANO_GROUPS) == ["x-0", "x-0-decode-0"]
+        })
+        .await;
+    let group = groups.object(VOLCANO_GROUPS, "x-0");
+    assert_eq!(
+        (&group["spec"]["minMember"], &group["spec"]["queue"]),
+        (&json!(3), &json!("batch"))
+    );
+    let policies = group["spec"]["subGroupPolicy"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|policy| text(&policy["name"])).collect();
+    assert_eq!(names, ["x-0-router", "x-0-decode-0-leader", "x-0-decode-0-worker"]);
+
+    let lpx = mirror.new_namespace("lpx").await;
+    lpx.create(SETS, &set_for("lpx-scheduler", json!({}))).await;
+    lpx.until_is("pods name the scheduler", |state| {
+        let pods = state.of(PODS);
+        pods.len() == 5 && pods.iter().all(|pod| pod["spec"]["schedulerName"] == "lpx-scheduler")
+    })
+    .await;
+    operator.stop().await;
+}
