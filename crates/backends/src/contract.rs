@@ -22,6 +22,9 @@ pub trait Backend: Send + Sync {
     /// Name of the backend, which is what its pods have as `spec.schedulerName`.
     fn name(&self) -> &str;
 
+    /// What the scheduler can do for a workload, as things are in the cluster.
+    fn capabilities(&self, objects: &dyn Objects) -> Capabilities;
+
     /// Kinds of the scheduler's objects that the backend makes or reads. The operator keeps them in
     /// memory, for [`Objects`], and looks at a gang again when an object that it owns changes. A kind
     /// that the cluster does not serve has no objects until it does.
@@ -101,6 +104,23 @@ pub trait Backend: Send + Sync {
         let _ = (set, objects);
         Vec::new()
     }
+}
+
+/// What a scheduler can do for a workload, in words for people who compare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What it is told about a gang.
+    pub objects: &'static str,
+    /// The minimum of each clique.
+    pub minimum: &'static str,
+    /// Several cliques together.
+    pub gang: &'static str,
+    /// Places in the topology.
+    pub topology: &'static str,
+    /// Queues.
+    pub queue: &'static str,
+    /// Priority of the gang.
+    pub priority: &'static str,
 }
 
 /// Pods that are about to be created.

@@ -16,7 +16,7 @@ use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::write::{Precondition, Verb, Write};
 use serde_json::{Value, json};
 
-use crate::contract::{Backend, BackendError, Gang, Objects, Pods, Preparation};
+use crate::contract::{Backend, BackendError, Capabilities, Gang, Objects, Pods, Preparation};
 use crate::objects::converge;
 
 /// Name of the backend.
@@ -36,6 +36,18 @@ pub(crate) struct KaiScheduler {
 impl Backend for KaiScheduler {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+        let by = if self.creates_pod_groups { "PodGroup" } else { "PodGroup, by its pod grouper" };
+        Capabilities {
+            objects: by,
+            minimum: "enforced",
+            gang: "enforced",
+            topology: "enforced",
+            queue: if self.default_queue.is_some() { "optional" } else { "required" },
+            priority: "yes",
+        }
     }
 
     fn kinds(&self) -> Vec<Resource> {

@@ -16,7 +16,9 @@ use grove_runtime::write::Write;
 use serde_json::{Value, json};
 
 use self::gangs::Api;
-use crate::contract::{Backend, BackendError, Gang, Limit, Objects, Pods, Preparation};
+use crate::contract::{
+    Backend, BackendError, Capabilities, Gang, Limit, Objects, Pods, Preparation,
+};
 
 /// The backend `default-scheduler`.
 pub(crate) struct KubeScheduler {
@@ -27,6 +29,39 @@ pub(crate) struct KubeScheduler {
 impl Backend for KubeScheduler {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn capabilities(&self, objects: &dyn Objects) -> Capabilities {
+        let plain = Capabilities {
+            objects: "none",
+            minimum: "gates only",
+            gang: "gates only",
+            topology: "ignored",
+            queue: "none",
+            priority: "none",
+        };
+        let enforced = Capabilities {
+            minimum: "enforced",
+            gang: "if every pod counts",
+            topology: "one required level, if the gate is on",
+            priority: "yes",
+            ..plain.clone()
+        };
+        match Api::served(objects).filter(|_| self.gang_scheduling) {
+            None => plain,
+            Some(Api::V1alpha2) => {
+                Capabilities { objects: "Workload, PodGroup (v1alpha2)", ..enforced }
+            }
+            Some(Api::V1beta1) => {
+                Capabilities { objects: "Workload, PodGroup (v1beta1)", ..enforced }
+            }
+            Some(Api::Composite) => Capabilities {
+                objects: "Workload, PodGroup, CompositePodGroup",
+                gang: "enforced",
+                topology: "required levels",
+                ..enforced
+            },
+        }
     }
 
     fn kinds(&self) -> Vec<Resource> {

@@ -21,7 +21,9 @@ mod registry;
 mod topology;
 mod volcano;
 
-pub use contract::{Backend, BackendError, Cluster, Gang, Limit, Objects, Pods, Preparation};
+pub use contract::{
+    Backend, BackendError, Capabilities, Cluster, Gang, Limit, Objects, Pods, Preparation,
+};
 pub use objects::{Cached, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};
 

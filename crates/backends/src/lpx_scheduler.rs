@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use grove_api::PodCliqueSet;
 use serde_json::json;
 
-use crate::contract::{Backend, BackendError, Objects, Pods, Preparation};
+use crate::contract::{Backend, BackendError, Capabilities, Objects, Pods, Preparation};
 use crate::topology;
 
 /// Name of the backend.
@@ -19,6 +19,17 @@ pub(crate) struct LpxScheduler;
 impl Backend for LpxScheduler {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+        Capabilities {
+            objects: "none",
+            minimum: "external",
+            gang: "external",
+            topology: "refused",
+            queue: "none",
+            priority: "none",
+        }
     }
 
     fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {

@@ -74,6 +74,11 @@ impl Registry {
         Ok(())
     }
 
+    /// All backends, by name.
+    pub fn all(&self) -> impl Iterator<Item = &dyn Backend> {
+        self.backends.values().map(AsRef::as_ref)
+    }
+
     /// The kinds that the backends want to see.
     pub fn kinds(&self) -> BTreeSet<Resource> {
         self.backends.values().flat_map(|backend| backend.kinds()).collect()

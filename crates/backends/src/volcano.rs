@@ -12,7 +12,7 @@ use grove_runtime::write::Write;
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::contract::{Backend, BackendError, Gang, Objects, Pods, Preparation};
+use crate::contract::{Backend, BackendError, Capabilities, Gang, Objects, Pods, Preparation};
 use crate::objects::{SchedulerObject, converge, owner};
 use crate::topology;
 
@@ -28,6 +28,17 @@ pub(crate) struct Volcano;
 impl Backend for Volcano {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+        Capabilities {
+            objects: "PodGroup",
+            minimum: "enforced",
+            gang: "enforced",
+            topology: "refused",
+            queue: "optional, must be open",
+            priority: "yes",
+        }
     }
 
     fn kinds(&self) -> Vec<Resource> {

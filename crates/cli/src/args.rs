@@ -43,6 +43,18 @@ pub(crate) enum Command {
     /// says, and checks sets before they are stored. Of several replicas one leads; all of them
     /// answer webhooks.
     Operator(OperatorArguments),
+    /// Compare the schedulers that a configuration makes available
+    ///
+    /// One line per scheduler: what it is told about a gang and what it enforces on the cluster that
+    /// KUBECONFIG names, then the kinds it needs and whether the cluster serves them.
+    Backends {
+        /// Operator configuration with the scheduler profiles
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Format of the output
+        #[arg(long, short, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
     /// Check PodCliqueSet manifests as the cluster would
     ///
     /// Every PodCliqueSet gets its defaults and is checked against the schema and the rules of the

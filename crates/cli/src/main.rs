@@ -1,6 +1,7 @@
 //! The `grove` binary: reads the command line, runs one command, turns its outcome into an exit code.
 
 mod args;
+mod backends;
 mod crds;
 mod exit;
 mod operator;
@@ -30,6 +31,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Version { output } => print(&version::render(*output))?,
         Command::Crds { output_dir: None } => print(&crds::render())?,
         Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
+        Command::Backends { config, output } => print(&backends::run(config, *output)?)?,
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Validate { filename, config } => {
             let report = validate::run(filename, config.as_deref())?;

@@ -84,7 +84,8 @@ fn try_run(arguments: &OperatorArguments) -> Result<(), Failure> {
     runtime.block_on(serve(arguments, configuration))
 }
 
-fn load(path: &Path) -> anyhow::Result<OperatorConfiguration> {
+/// Reads a configuration file.
+pub(crate) fn load(path: &Path) -> anyhow::Result<OperatorConfiguration> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
     OperatorConfiguration::from_yaml(&text).with_context(|| path.display().to_string())
@@ -152,10 +153,20 @@ struct Connection {
     namespace: String,
 }
 
-async fn connect(arguments: &OperatorArguments) -> anyhow::Result<Connection> {
-    let config = kube::Config::infer().await.context(
+/// A client for the cluster that the environment names.
+pub(crate) async fn client() -> anyhow::Result<kube::Client> {
+    let agent = concat!("grove/", env!("CARGO_PKG_VERSION"));
+    Ok(grove_runtime::client::client(infer().await?, agent)?)
+}
+
+async fn infer() -> anyhow::Result<kube::Config> {
+    kube::Config::infer().await.context(
         "found neither a kubeconfig nor a service account; set KUBECONFIG or run in a cluster",
-    )?;
+    )
+}
+
+async fn connect(arguments: &OperatorArguments) -> anyhow::Result<Connection> {
+    let config = infer().await?;
     let own = fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
     let namespace = arguments.namespace.clone().or(own);
     let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());

@@ -124,6 +124,35 @@ fn the_operator_serves_from_start_to_sigterm() {
     assert!(operator.child.wait().unwrap().success());
 }
 
+#[test]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+fn backends_are_compared_as_the_cluster_is() {
+    let options = Options { parts: Parts::ApiServer, ..Options::default() };
+    let cluster = Cluster::start(options).unwrap();
+    let config = cluster.directory().join("backends.yaml");
+    let text = "apiVersion: operator.config.grove.io/v1alpha1\n\
+                kind: OperatorConfiguration\n\
+                scheduler: {profiles: [{name: default-scheduler, config: {gangScheduling: true}}, \
+                {name: kai-scheduler, default: true}, {name: volcano}]}\n";
+    fs::write(&config, text).unwrap();
+    let backends = |output: &str| {
+        let answer = Command::new(env!("CARGO_BIN_EXE_grove"))
+            .args(["backends", "--output", output, "--config"])
+            .arg(&config)
+            .env("KUBECONFIG", cluster.admin().kubeconfig())
+            .output()
+            .unwrap();
+        assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    insta::assert_snapshot!(backends("text"));
+    let rows: Value = serde_json::from_str(&backends("json")).unwrap();
+    assert_eq!(rows[1]["name"], "kai-scheduler");
+    assert_eq!(rows[1]["default"], true);
+    assert_eq!(rows[1]["served"]["scheduling.run.ai/v2alpha2 podgroups"], false);
+    assert_eq!(rows[0]["served"]["scheduling.k8s.io/v1alpha3 compositepodgroups"], true);
+}
+
 // === kills ===
 
 const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };

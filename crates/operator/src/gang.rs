@@ -37,12 +37,18 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue
 }
 
-/// Looks at all gangs again when a scheduler is installed or removed.
-pub(crate) fn follow_installations(world: &World, queue: &Queue<ObjectKey>, stage: &Stage) {
+/// Looks at all sets and gangs again when a scheduler is installed or removed.
+pub(crate) fn follow_installations(
+    world: &World,
+    sets: &Queue<ObjectKey>,
+    gangs: &Queue<ObjectKey>,
+    stage: &Stage,
+) {
     for store in world.scheduler_objects.stores() {
-        let (world, queue, store) = (world.clone(), queue.clone(), store.clone());
+        let (world, store) = (world.clone(), store.clone());
+        let (sets, gangs) = (sets.clone(), gangs.clone());
         stage.spawn(|shutdown| async move {
-            let follow = std::pin::pin!(follow_installation(&world, &queue, &store));
+            let follow = std::pin::pin!(follow_installation(&world, &sets, &gangs, &store));
             futures::future::select(std::pin::pin!(shutdown.requested()), follow).await;
         });
     }
@@ -50,7 +56,8 @@ pub(crate) fn follow_installations(world: &World, queue: &Queue<ObjectKey>, stag
 
 async fn follow_installation(
     world: &World,
-    queue: &Queue<ObjectKey>,
+    sets: &Queue<ObjectKey>,
+    gangs: &Queue<ObjectKey>,
     store: &Store<SchedulerObject>,
 ) {
     let mut trouble = store.trouble();
@@ -61,7 +68,10 @@ async fn follow_installation(
         }
         served = !served;
         for gang in world.gangs.store.all() {
-            queue.want(gang.meta.key.clone(), Priority::Beginning);
+            gangs.want(gang.meta.key.clone(), Priority::Beginning);
+        }
+        for set in world.sets.all() {
+            sets.want(set.meta.key.clone(), Priority::Beginning);
         }
     }
 }

@@ -261,7 +261,7 @@ impl Parts<'_> {
             Start { context: &context, caches, leadership: &self.leadership, stage: &stage };
         start.controller(
             "podcliqueset-controller",
-            sets,
+            sets.clone(),
             concurrency.pod_clique_set,
             |context, attempt| Box::pin(async move { set::reconcile(&context, attempt).await }),
         );
@@ -285,7 +285,7 @@ impl Parts<'_> {
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
         let queue = gang::queue(&context.world, self.env);
-        gang::follow_installations(&context.world, &queue, &stage);
+        gang::follow_installations(&context.world, &sets, &queue, &stage);
         start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })
         });

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
-use grove_backends::{Backend, BackendError, Objects, Pods, Preparation};
+use grove_backends::{Backend, BackendError, Capabilities, Objects, Pods, Preparation};
 use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
@@ -100,6 +100,10 @@ struct Incapable;
 impl Backend for Incapable {
     fn name(&self) -> &'static str {
         DEFAULT_SCHEDULER
+    }
+
+    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+        unreachable!("admission does not compare schedulers")
     }
 
     fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {

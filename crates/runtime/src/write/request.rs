@@ -73,6 +73,8 @@ fn uri(write: &Write, manager: &str) -> String {
     if !matches!(write.verb, Verb::Delete { .. }) {
         uri.push_str("?fieldManager=");
         uri.push_str(manager);
+        // Nobody would read the warnings, and looking for reasons to warn costs the server time.
+        uri.push_str("&fieldValidation=Ignore");
     }
     if matches!(write.verb, Verb::Apply { force: true, .. }) {
         uri.push_str("&force=true");

@@ -31,7 +31,8 @@ fn every_verb_puts_its_precondition_where_the_server_checks_it() {
         built(merge),
         (
             "PATCH".into(),
-            "/api/v1/namespaces/team-a/pods/x/status?fieldManager=grove".into(),
+            "/api/v1/namespaces/team-a/pods/x/status?fieldManager=grove&fieldValidation=Ignore"
+                .into(),
             json!({"metadata": {"uid": "u-1", "resourceVersion": "7"}, "status": {"a": 1}}),
         )
     );
@@ -68,7 +69,10 @@ fn every_verb_puts_its_precondition_where_the_server_checks_it() {
         subresource: None,
     };
     let (_, uri, body) = built(apply);
-    assert_eq!(uri, "/api/v1/namespaces/team-a/pods/x?fieldManager=grove&force=true");
+    assert_eq!(
+        uri,
+        "/api/v1/namespaces/team-a/pods/x?fieldManager=grove&fieldValidation=Ignore&force=true"
+    );
     assert_eq!(body["metadata"], json!({"name": "x", "uid": "u-1", "resourceVersion": "7"}));
 }
 

@@ -1,0 +1,133 @@
+//! `grove backends`: which schedulers a configuration makes available, and what each of them can do on this
+//! cluster.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use grove_backends::{Backend, Capabilities, Objects, Registry, SchedulerObject};
+use grove_runtime::resource::{ObjectKey, Resource};
+use serde_json::{Value, json};
+
+use crate::args::Output;
+use crate::operator;
+
+/// The answer, with a final newline.
+pub(crate) fn run(config: &Path, output: Output) -> anyhow::Result<String> {
+    let configuration = operator::load(config)?;
+    let registry = Registry::new(&configuration.scheduler)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    let served = runtime.block_on(discover(&registry))?;
+    let default = registry.default_backend().name();
+    let rows: Vec<Row<'_>> = registry.all().map(|backend| Row::of(backend, &served)).collect();
+    Ok(match output {
+        Output::Text => text(&rows, default),
+        Output::Json => format!("{:#}\n", json(&rows, default)),
+    })
+}
+
+/// Kinds, and whether the cluster serves them.
+struct Served(BTreeMap<Resource, bool>);
+
+/// Only whether kinds are served is known, not what there is of them.
+impl Objects for Served {
+    fn get(&self, _: &Resource, _: &ObjectKey) -> Option<Arc<SchedulerObject>> {
+        None
+    }
+
+    fn is_served(&self, resource: &Resource) -> bool {
+        self.0.get(resource).copied().unwrap_or_default()
+    }
+}
+
+async fn discover(registry: &Registry) -> anyhow::Result<Served> {
+    let client = operator::client().await?;
+    let mut lists = BTreeMap::<String, Vec<String>>::new();
+    let mut served = BTreeMap::new();
+    for kind in registry.kinds() {
+        let path = format!("/apis/{}/{}", kind.group, kind.version);
+        if !lists.contains_key(&path) {
+            lists.insert(path.clone(), resources(&client, &path).await?);
+        }
+        let found = lists[&path].iter().any(|plural| *plural == kind.plural);
+        served.insert(kind, found);
+    }
+    Ok(Served(served))
+}
+
+/// The resources of one version of a group; none when it is not served.
+async fn resources(client: &kube::Client, path: &str) -> anyhow::Result<Vec<String>> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    let list = match client.request::<Value>(request).await {
+        Ok(list) => list,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {path}")),
+    };
+    let all = list["resources"].as_array().into_iter().flatten();
+    Ok(all.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
+}
+
+struct Row<'a> {
+    name: &'a str,
+    /// `group/version plural`, and whether it is served.
+    kinds: Vec<(String, bool)>,
+    capabilities: Capabilities,
+}
+
+impl<'a> Row<'a> {
+    fn of(backend: &'a dyn Backend, served: &Served) -> Self {
+        let kind = |one: Resource| {
+            (format!("{}/{} {}", one.group, one.version, one.plural), served.is_served(&one))
+        };
+        Self {
+            name: backend.name(),
+            kinds: backend.kinds().into_iter().map(kind).collect(),
+            capabilities: backend.capabilities(served),
+        }
+    }
+}
+
+fn text(rows: &[Row<'_>], default: &str) -> String {
+    let header = ["NAME", "OBJECTS", "MINIMUM", "GANG", "TOPOLOGY", "QUEUE", "PRIORITY"];
+    let mut table = vec![header.map(str::to_owned)];
+    for Row { name, capabilities: can, .. } in rows {
+        let mark = if *name == default { " (default)" } else { "" };
+        let cells = [can.objects, can.minimum, can.gang, can.topology, can.queue, can.priority];
+        let [objects, minimum, gang, topology, queue, priority] = cells.map(str::to_owned);
+        table.push([format!("{name}{mark}"), objects, minimum, gang, topology, queue, priority]);
+    }
+    let widths: [usize; 7] = std::array::from_fn(|column| {
+        table.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    });
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let kinds = rows
+        .iter()
+        .flat_map(|row| &row.kinds)
+        .map(|(kind, served)| format!("{kind}: {}", if *served { "served" } else { "not served" }));
+    let lines: Vec<String> = table.iter().map(line).chain(kinds).collect();
+    lines.join("\n") + "\n"
+}
+
+fn json(rows: &[Row<'_>], default: &str) -> Value {
+    rows.iter()
+        .map(|Row { name, kinds, capabilities: can }| {
+            let kinds: BTreeMap<_, _> = kinds.iter().cloned().collect();
+            json!({
+                "name": name,
+                "default": *name == default,
+                "served": kinds,
+                "capabilities": {
+                    "objects": can.objects, "minimum": can.minimum, "gang": can.gang,
+                    "topology": can.topology, "queue": can.queue, "priority": can.priority,
+                },
+            })
+        })
+        .collect()
+}
