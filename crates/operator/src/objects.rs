@@ -147,6 +147,8 @@ pub(crate) struct Pod {
     pub(crate) observed: ObservedPod,
     /// The other gates stay when ours is removed; where ours is in the list.
     pub(crate) gate_position: Option<usize>,
+    /// Who places it.
+    pub(crate) scheduler: Box<str>,
 }
 
 impl Pod {
@@ -186,6 +188,7 @@ struct RawPod {
 #[serde(rename_all = "camelCase", default)]
 struct RawPodSpec {
     hostname: String,
+    scheduler_name: String,
     node_name: Option<String>,
     scheduling_gates: Vec<RawGate>,
 }
@@ -267,6 +270,7 @@ impl From<RawPod> for Pod {
             template_hash: label(labels::POD_TEMPLATE_HASH),
             gang: label(labels::POD_GANG),
         };
-        Self { meta, observed, gate_position }
+        let scheduler = spec.scheduler_name.into_boxed_str();
+        Self { meta, observed, gate_position, scheduler }
     }
 }

@@ -13,6 +13,7 @@ use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::{Meta, MetaView};
 use grove_runtime::write::Write;
 
+use self::observe::Children;
 use crate::objects::{Object, Set};
 use crate::plan::act;
 use crate::reconcile::{BackendProblem, Context, ReconcileError};
@@ -95,7 +96,7 @@ pub(crate) async fn reconcile(
     }
     let children = observe::children(&context.world, &attempt.key);
     let problem = context.problems.with_scheduler(&attempt.key);
-    let limit = limit(context, &seen.set.object);
+    let limit = limit(context, &seen.set.object, &children);
     let scheduler = SchedulerState {
         problem: problem.as_ref().map(BackendProblem::told),
         limit: limit.as_ref().map(BackendProblem::told),
@@ -108,11 +109,16 @@ pub(crate) async fn reconcile(
 }
 
 /// What the scheduler of a set does only in part.
-fn limit(context: &Context, set: &PodCliqueSet) -> Option<BackendProblem> {
-    let first = set.spec.template.cliques.first();
-    let name = first.and_then(|clique| clique.spec.pod_spec.scheduler_name());
+fn limit(context: &Context, set: &PodCliqueSet, children: &Children) -> Option<BackendProblem> {
+    let mut cliques = set.spec.template.cliques.iter();
+    let name = cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name());
     let backend = context.backends.for_pods(name)?;
-    let limits = backend.limits(set, &context.world.scheduler_objects);
+    let mut limits = backend.limits(set, &context.world.scheduler_objects);
+    // Only the default can become another one, and only where there are several.
+    if name.is_none() && context.backends.all().count() > 1 {
+        let pods = children.cliques.values().flat_map(|one| context.world.pods_of(&one.meta.uid));
+        limits.extend(decide::left_behind(pods, backend.name()));
+    }
     let messages: Vec<_> = limits.iter().map(|limit| limit.message.as_str()).collect();
     let (reason, message) = (limits.first()?.reason, messages.join("; "));
     Some(BackendProblem { reason, message })

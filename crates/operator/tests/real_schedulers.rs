@@ -212,3 +212,45 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
     .await;
     operator.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn another_default_is_for_new_pods_and_the_set_says_so() {
+    let world = world();
+    world.install(&foreign_crds::kai());
+    let operator = world.operator(Setup::default()).await;
+    let mirror = world.mirror().await;
+    let namespace = mirror.new_namespace("moved").await;
+    let mut set = sets::small("x");
+    set["metadata"]["labels"] = json!({ "kai.scheduler/queue": "test" });
+    namespace.create(SETS, &set).await;
+    namespace.until_complete(5).await;
+    let before = namespace.names(PODS);
+    operator.stop().await;
+
+    let operator = world.operator(setup(PROFILES)).await;
+    let limited = |says: &'static str| {
+        let namespace = namespace.clone();
+        async move {
+            namespace
+                .until_is(&format!("the set says {says}"), |state| {
+                    let said = condition(state.get(SETS, "x").unwrap(), "SchedulerLimits");
+                    text(&said["reason"]) == "PodsOfAnotherScheduler"
+                        && text(&said["message"]).contains(says)
+                })
+                .await;
+        }
+    };
+    limited("5 of \"default-scheduler\"").await;
+    let groups = world.mirror_of(&[KAI_GROUPS]).await.namespace("moved");
+    groups.until_is("KAI is told", |state| state.of(KAI_GROUPS).len() == 2).await;
+    assert_eq!(namespace.names(PODS), before, "pods stay");
+
+    let (_, pod) = namespace.look(|state| state.pods_of("x-0-router")).pop_first().unwrap();
+    namespace.delete(PODS, text(&pod["metadata"]["name"])).await;
+    namespace.until_complete(5).await;
+    let (_, pod) = namespace.look(|state| state.pods_of("x-0-router")).pop_first().unwrap();
+    assert_eq!(pod["spec"]["schedulerName"], "kai-scheduler", "new ones follow");
+    limited("4 of \"default-scheduler\"").await;
+    operator.stop().await;
+}

@@ -3,7 +3,11 @@
 //! A set that is deleted takes its children along at once instead of leaving them to the garbage
 //! collector, which is there for what is missed.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
+use grove_backends::Limit;
 use grove_core::children;
 use grove_core::layout::Layout;
 use grove_core::status::{self, Outcome, SchedulerState};
@@ -15,6 +19,7 @@ use serde_json::Value;
 
 use super::observe::{Children, Observed};
 use crate::converge;
+use crate::objects::Pod;
 use crate::plan::Plan;
 use crate::world::{AUTOSCALERS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES};
 
@@ -124,6 +129,25 @@ pub(super) fn status(
     let mut wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
     status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
     converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
+}
+
+/// Pods that were made for another scheduler than new ones are.
+pub(super) fn left_behind(pods: impl Iterator<Item = Arc<Pod>>, scheduler: &str) -> Option<Limit> {
+    let mut others = BTreeMap::<String, usize>::new();
+    for pod in pods.filter(|pod| *pod.scheduler != *scheduler) {
+        *others.entry(pod.scheduler.to_string()).or_default() += 1;
+    }
+    if others.is_empty() {
+        return None;
+    }
+    let others: Vec<_> =
+        others.iter().map(|(name, number)| format!("{number} of {name:?}")).collect();
+    let message = format!(
+        "the default scheduler is {scheduler:?} now, and pods of others stay where they are ({}): \
+         delete them to have them made anew",
+        others.join(", ")
+    );
+    Some(Limit { reason: "PodsOfAnotherScheduler", message })
 }
 
 #[cfg(test)]
