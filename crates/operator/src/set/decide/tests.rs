@@ -119,3 +119,16 @@ fn the_first_status_carries_hash_selector_and_generation() {
     assert!(patch["status"]["currentGenerationHash"].is_string());
     assert!(patch["status"]["hpaPodSelector"].as_str().unwrap().contains("part-of=demo"));
 }
+
+#[test]
+fn pods_of_a_former_scheduler_are_counted() {
+    let pod = |scheduler: &str| -> Arc<Pod> {
+        let spec = json!({ "schedulerName": scheduler });
+        Arc::new(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap())
+    };
+    assert_eq!(left_behind([pod("new")].into_iter(), "new"), None);
+
+    let limit = left_behind(["old", "new", "older", "old"].map(pod).into_iter(), "new").unwrap();
+    assert_eq!(limit.reason, "PodsOfAnotherScheduler");
+    assert!(limit.message.contains(r#"(2 of "old", 1 of "older")"#), "{}", limit.message);
+}
