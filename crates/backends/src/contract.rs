@@ -246,7 +246,7 @@ impl BackendError {
              scheduler and the operator's role for it",
             resource.plural
         );
-        Self { class: Class::Invalid, ..Self::invalid(backend, "SchedulerNotInstalled", message) }
+        Self::invalid(backend, "SchedulerNotInstalled", message)
     }
 
     /// Something has to be there first that is on its way; its arrival is noticed.

@@ -174,7 +174,8 @@ pub(crate) fn group_replicas_deleted(
     replicas.into_iter().map(tell).collect()
 }
 
-fn occurrence<K>(
+/// One event about an object.
+pub(crate) fn occurrence<K>(
     object: &Object<K>,
     severity: Severity,
     reason: &'static str,
@@ -194,19 +195,6 @@ where
         resource_version: meta.resource_version,
     };
     Occurrence { about, severity, reason, action, message }
-}
-
-/// Something that somebody has to act on.
-pub(crate) fn warning<K>(
-    object: &Object<K>,
-    reason: &'static str,
-    action: &'static str,
-    message: String,
-) -> Occurrence
-where
-    K: kube::Resource<DynamicType = ()>,
-{
-    occurrence(object, Severity::Warning, reason, action, message)
 }
 
 /// Records all of them.

@@ -6,6 +6,7 @@ use grove_api::error_code::ErrorCode;
 use grove_backends::{BackendError, Cluster, Gang, SchedulerObject};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::events::Severity;
 use grove_runtime::process::{Env, Stage};
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
@@ -136,7 +137,8 @@ fn tell(context: &Context, gang: &Object<PodGang>, error: &BackendError) {
     if error.class() != Class::Invalid {
         return;
     }
-    let told = events::warning(gang, error.reason(), "SyncPodGang", error.to_string());
+    let (reason, message) = (error.reason(), error.to_string());
+    let told = events::occurrence(gang, Severity::Warning, reason, "SyncPodGang", message);
     events::tell(&context.events.component("scheduler-backend"), [told]);
 }
 

@@ -162,32 +162,33 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
     assert!(error.to_string().contains("install Volcano 1.14 or newer"), "{error}");
     world.install(&foreign_crds::volcano());
 
+    // There before the operator, which therefore knows them when it is ready.
+    let client = world.cluster.admin().client().await.unwrap();
+    for (name, state) in [("batch", "Open"), ("full", "Closed")] {
+        let queues = "/apis/scheduling.volcano.sh/v1beta1/queues";
+        let queue = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": { "name": name }, "spec": {},
+        });
+        send(&client, Method::POST, queues, &queue).await.unwrap();
+        let status = json!({ "status": { "state": state } });
+        let path = format!("{queues}/{name}/status");
+        send(&client, Method::PATCH, &path, &status).await.unwrap();
+    }
     let operator = world.operator(setup(PROFILES)).await;
     let mirror = world.mirror().await;
     let namespace = mirror.new_namespace("volcano").await;
-    let mut set = set_for("volcano", json!({}));
-    set["metadata"]["annotations"] = json!({ "scheduling.grove.io/volcano-queue": "batch" });
-    let refused = namespace.try_create(SETS, &set).await.unwrap_err();
-    assert!(refused.contains("volcano queue \"batch\" does not exist"), "{refused}");
-
-    let queues = "/apis/scheduling.volcano.sh/v1beta1/queues";
-    let queue = json!({
-        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
-        "metadata": { "name": "batch" }, "spec": {},
-    });
-    send(mirror.client(), Method::POST, queues, &queue).await.unwrap();
-    let open = json!({ "status": { "state": "Open" } });
-    let path = format!("{queues}/batch/status");
-    send(mirror.client(), Method::PATCH, &path, &open).await.unwrap();
-    // The operator sees the queue a moment later.
-    let created = async {
-        while let Err(refused) = namespace.try_create(SETS, &set).await {
-            assert!(refused.contains("volcano queue"), "{refused}");
-            tokio::task::yield_now().await;
-        }
+    let in_queue = |queue: &str| {
+        let mut set = set_for("volcano", json!({}));
+        set["metadata"]["annotations"] = json!({ "scheduling.grove.io/volcano-queue": queue });
+        set
     };
-    let in_time = operator.env.clock.timeout(support::DEADLINE, created).await;
-    in_time.expect("a set whose queue is open is let in");
+    for (queue, reason) in [("nowhere", "does not exist"), ("full", "is not Open")] {
+        let refused = namespace.try_create(SETS, &in_queue(queue)).await.unwrap_err();
+        let expected = format!("volcano queue \"{queue}\" {reason}");
+        assert!(refused.contains(&expected), "{refused}");
+    }
+    namespace.create(SETS, &in_queue("batch")).await;
     let groups = world.mirror_of(&[VOLCANO_GROUPS]).await.namespace("volcano");
     groups
         .until_is("every gang has its group", |state| {

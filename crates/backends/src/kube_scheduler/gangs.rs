@@ -145,13 +145,28 @@ fn shape(gang: &Gang<'_>, api: Api) -> Shape {
     if api == Api::Composite {
         return tree(gang.object, &name, whole, leaf);
     }
-    if gang.set.is_some_and(every_pod_counts) {
+    if is_one_group(gang, api) {
         let min_count = spec.pod_groups.iter().map(|member| member.min_replicas).sum();
         let group = Group { name, min_count, topology_key: whole, parent: None };
         return Shape { groups: vec![group], composites: Vec::new() };
     }
     let groups = spec.pod_groups.iter().map(|member| leaf(member, None)).collect();
     Shape { groups, composites: Vec::new() }
+}
+
+/// Without composites: whether one group holds the whole gang. Pods cannot change their group, so what was
+/// begun is gone on with, whatever the template says by now.
+fn is_one_group(gang: &Gang<'_>, api: Api) -> bool {
+    let key = gang.key();
+    let has = |name: &str| {
+        let group = gang.objects.get(&api.pod_groups(), &ObjectKey::new(&key.namespace, name));
+        group.is_some_and(|group| group.is_of(gang.object))
+    };
+    if has(&key.name) {
+        return true;
+    }
+    let mut members = gang.object.spec.pod_groups.iter();
+    !members.any(|member| has(&member.name)) && gang.set.is_some_and(every_pod_counts)
 }
 
 /// Members below the root, or below the composite of their constraint. A member without a minimum is left

@@ -73,10 +73,7 @@ impl World {
 
     /// Pods are scheduled and become ready.
     pub fn full(kube: Kube) -> Self {
-        let options = ClusterOptions { kube, parts: Parts::Full, ..ClusterOptions::default() };
-        let world = Self::start(options);
-        world.cluster.nodes(&FLEET).unwrap();
-        world
+        Self::with(kube, Gates::default(), &FLEET)
     }
 
     /// The same with other features of Kubernetes and other nodes.

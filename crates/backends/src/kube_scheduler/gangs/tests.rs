@@ -96,6 +96,11 @@ fn without_composites_one_group_holds_all_if_every_pod_counts() {
     let (_, made) = settled(&two, Some(&part), Api::V1beta1);
     let each = ["Workload serve-0", "PodGroup serve-0-leader", "PodGroup serve-0-worker"];
     assert_eq!(names(&made), each);
+
+    for (begun, changed) in [(&whole, &part), (&part, &whole)] {
+        let (objects, _) = settled(&two, Some(begun), Api::V1beta1);
+        assert_eq!(planned(&two, Some(changed), Api::V1beta1, &objects), [], "pods stay in groups");
+    }
 }
 
 #[test]
