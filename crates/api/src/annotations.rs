@@ -5,6 +5,8 @@ pub const DISABLE_MANAGED_RESOURCE_PROTECTION: &str =
     "grove.io/disable-managed-resource-protection";
 /// On a PodCliqueSet: any change of the value forces a reconcile.
 pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
+/// On a PodCliqueSet: `"true"` holds updates back.
+pub const ROLLOUT_PAUSED: &str = "grove.io/rollout-paused";
 /// On a PodGang: the topology that its translated constraints refer to. Never copied from a clique
 /// template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";

@@ -48,6 +48,11 @@ pub fn pod_template_hashes(template: &PodCliqueSetTemplate) -> BTreeMap<String, 
     template.cliques.iter().map(|clique| (clique.name.clone(), hash(clique))).collect()
 }
 
+/// Whether a text is a hash as this program writes it. Other implementations have other lengths.
+pub fn is_ours(hash: &str) -> bool {
+    digest::is_text(hash)
+}
+
 fn priority_class_name(template: &PodCliqueSetTemplate) -> Option<&str> {
     template.priority_class_name.as_deref()
 }

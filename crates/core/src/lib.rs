@@ -13,3 +13,5 @@ pub mod layout;
 pub mod pods;
 pub mod start_order;
 pub mod status;
+pub mod termination;
+pub mod update;

@@ -8,7 +8,10 @@
 //! and their small results can be kept and added up, so that one change does not cost a look at
 //! everything.
 
+use grove_api::condition::{TRUE, pod_clique as conditions};
 use grove_api::{PodClique, error_code::LastError, labels};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 mod clique;
 pub(crate) mod condition;
@@ -17,8 +20,8 @@ mod set;
 mod urgency;
 
 pub use clique::{CliqueFacts, pod_clique};
-pub use scaling_group::{GroupReplica, group_replica, scaling_group};
-pub use set::{SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
+pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};
+pub use set::{Number, SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
 /// How the reconcile went whose result is being reported.
@@ -73,17 +76,29 @@ fn min_available(clique: &PodClique) -> i32 {
     clique.spec.min_available.unwrap_or(clique.spec.replicas)
 }
 
-fn template_hash_label(clique: &PodClique) -> Option<&str> {
+pub(crate) fn template_hash_label(clique: &PodClique) -> Option<&str> {
     let all = clique.metadata.labels.as_ref()?;
     all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
 }
 
-fn is_deleting(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> bool {
+pub(crate) fn is_deleting(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
 
+pub(crate) fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.creation_timestamp.as_ref().map(|created| created.0)
+}
+
+/// Whether a PodClique reports that enough of its pods are scheduled.
+pub(crate) fn is_scheduled(clique: &PodClique) -> bool {
+    let status = clique.status.as_ref();
+    let found =
+        status.and_then(|status| condition::find(&status.conditions, conditions::SCHEDULED));
+    found == Some(TRUE)
+}
+
 /// Whether enough pods of a PodClique are ready.
-fn is_available(clique: &PodClique) -> bool {
+pub(crate) fn is_available(clique: &PodClique) -> bool {
     let ready = clique.status.as_ref().map_or(0, |status| status.ready_replicas);
     ready >= min_available(clique)
 }

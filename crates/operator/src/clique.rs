@@ -13,12 +13,14 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition, labels};
 use grove_backends::{Pods, Preparation, SchedulerObject};
 use grove_core::pods::ObservedPod;
 use grove_core::status::Outcome;
+use grove_core::update;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::{Labels, View};
 use grove_runtime::write::{Verb, Write};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::events;
 use crate::objects::{Object, Pod, Set};
@@ -56,6 +58,13 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let of_set = world.clone();
     queue.follow(&world.sets, ChildChange, set_facts, move |set| {
         keys(of_set.cliques.of(&set.meta.key))
+    });
+    let of_turn = world.clone();
+    queue.follow(&world.sets, UserChange, turn_facts, move |set| {
+        keys(match update::whose_turn(&set.object) {
+            Some(replica) => of_turn.cliques.of_replica(&set.meta.key, replica),
+            None => of_turn.cliques.of(&set.meta.key),
+        })
     });
     let of_group = world.clone();
     queue.follow(&world.groups.store, ChildChange, group_facts, move |group| {
@@ -216,10 +225,19 @@ fn gang_minima(gang: &Object<PodGang>) -> (Uid, Vec<(String, i32)>) {
     (gang.meta.uid.clone(), minima)
 }
 
-fn set_facts(set: &Set) -> (Uid, i64, bool, Option<String>) {
+fn set_facts(set: &Set) -> (Uid, i64, [bool; 2], Option<String>) {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
-    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, hash)
+    let flags = [set.meta.deleting, update::is_paused(&set.object)];
+    (set.meta.uid.clone(), set.meta.generation, flags, hash)
+}
+
+/// Whose turn it is, and when it began: a replica can have two turns in a row.
+fn turn_facts(set: &Set) -> (Option<u32>, Option<Time>) {
+    let progress = set.object.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let current = progress.and_then(|progress| progress.currently_updating.first());
+    let since = current.and_then(|current| current.update_started_at.clone());
+    (update::whose_turn(&set.object), since)
 }
 
 fn group_facts(group: &Object<PodCliqueScalingGroup>) -> (Uid, bool, i32, Option<Uid>) {

@@ -36,7 +36,7 @@ pub(crate) struct Report {
     /// How long it can wait.
     pub(crate) patience: Duration,
     /// What is told when it is written.
-    pub(crate) event: Option<Occurrence>,
+    pub(crate) events: Vec<Occurrence>,
 }
 
 /// How long a status can wait: not at all when somebody waits for it, longest while none of the `ready`
@@ -83,7 +83,7 @@ impl Coalesce {
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
-            events::tell(&context.events, report.event);
+            events::tell(&context.events, report.events);
         }
         Ok(until)
     }

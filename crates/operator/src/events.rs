@@ -6,11 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use grove_api::condition::{Condition, FALSE, min_available::BREACHED};
+use grove_api::pod_clique_set::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_core::admission::DEFAULT_TERMINATION_DELAY;
+use grove_core::update::is_on_delete;
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::events::{Occurrence, Recorder, Severity, Subject};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
+use jiff::Timestamp;
 
 use crate::objects::Object;
 use crate::plan::Acted;
@@ -159,16 +164,99 @@ where
     })
 }
 
+/// Something that was up has lost its minimum, or has it again: told about itself and about its set, of
+/// which a part is terminated when it does not recover.
+pub(crate) fn breach<K>(
+    object: &Object<K>,
+    set: &Object<PodCliqueSet>,
+    (before, now): (Option<Timestamp>, Option<Timestamp>),
+    conditions: &[Condition],
+) -> Vec<Occurrence>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let current = conditions.iter().find(|condition| condition.type_ == BREACHED);
+    let (kind, name) = (K::kind(&()), &object.meta.key.name);
+    let (severity, reason, message) = match (before, now, current) {
+        (None, Some(_), Some(current)) => {
+            let delay = set.object.spec.template.termination_delay;
+            let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
+            let message = format!(
+                "{kind} {name} is below its minimum and is terminated after {delay} unless it \
+                 recovers: {}",
+                current.message
+            );
+            (Severity::Warning, "MinAvailableBreached", message)
+        }
+        (Some(_), None, Some(current)) if current.status == FALSE => {
+            let message = format!("{kind} {name} has its minimum again: {}", current.message);
+            (Severity::Normal, "MinAvailableRestored", message)
+        }
+        _ => return Vec::new(),
+    };
+    let action = "WatchMinimum";
+    let about_set = occurrence(set, severity, reason, action, message.clone());
+    vec![occurrence(object, severity, reason, action, message), about_set]
+}
+
+/// A replica of a set is terminated as a gang.
+pub(crate) fn replica_terminated(set: &Object<PodCliqueSet>, replica: u32) -> Occurrence {
+    let delay = set.object.spec.template.termination_delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
+    let message = format!(
+        "Deleted PodCliques of PodCliqueSet replica {replica}, which was below its minimum for {delay}"
+    );
+    let (reason, action) = ("PodCliqueSetReplicaDeleteSuccessful", "TerminateReplica");
+    occurrence(set, Severity::Normal, reason, action, message)
+}
+
+/// The steps of an update of a set, from one status to the next.
+pub(crate) fn update_steps(
+    set: &Object<PodCliqueSet>,
+    next: &PodCliqueSetStatus,
+) -> Vec<Occurrence> {
+    let before = set.object.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let Some(now) = &next.update_progress else { return Vec::new() };
+    let began =
+        before.and_then(|it| it.update_started_at.as_ref()) != now.update_started_at.as_ref();
+    let before = before.filter(|_| !began);
+    let tell = |reason, message| occurrence(set, Severity::Normal, reason, "Update", message);
+    let mut told = Vec::new();
+    if began {
+        let hash = next.current_generation_hash.as_deref().unwrap_or_default();
+        let how = if is_on_delete(&set.object) {
+            "pods get it when somebody deletes them"
+        } else {
+            "replicas get it one after the other"
+        };
+        told.push(tell("UpdateStarted", format!("Update to template {hash} started: {how}")));
+    }
+    let turn = |progress: &PodCliqueSetUpdateProgress| {
+        progress.currently_updating.first().map(|current| current.replica_index)
+    };
+    if let Some(replica) = turn(now).filter(|_| before.and_then(turn) != turn(now)) {
+        let (updated, all) = (next.updated_replicas, next.replicas);
+        let message = format!("Updating replica {replica} ({updated} of {all} are updated)");
+        told.push(tell("ReplicaUpdateStarted", message));
+    }
+    let over = |progress: &PodCliqueSetUpdateProgress| progress.update_ended_at.is_some();
+    if over(now) && !before.is_some_and(over) && !is_on_delete(&set.object) {
+        let message = format!("Update ended: {} replicas are updated", next.updated_replicas);
+        told.push(tell("UpdateEnded", message));
+    }
+    told
+}
+
 /// Replicas of a group were deleted, told about its set.
 pub(crate) fn group_replicas_deleted(
     set: &Object<PodCliqueSet>,
     group: &str,
-    replicas: impl IntoIterator<Item = u32>,
+    replicas: impl IntoIterator<Item = (u32, &'static str)>,
 ) -> Vec<Occurrence> {
     let reason = "PodCliqueScalingGroupReplicaDeleteSuccessful";
     let action = "DeletePodCliqueScalingGroupReplica";
-    let tell = |replica| {
-        let message = format!("Deleted PodCliqueScalingGroup {group} replicaIndex: {replica}");
+    let tell = |(replica, why)| {
+        let message =
+            format!("Deleted PodCliqueScalingGroup {group} replicaIndex: {replica} ({why})");
         occurrence(set, Severity::Normal, reason, action, message)
     };
     replicas.into_iter().map(tell).collect()

@@ -11,6 +11,7 @@ use grove_api::condition::{min_available, pod_clique as conditions};
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, labels};
 use grove_core::status::Outcome;
+use grove_core::update;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -42,6 +43,14 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         groups.of(&set.meta.key).iter().map(|group| group.meta.key.clone()).collect()
     };
     queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set);
+    // Only an update that has come to the replica of a group concerns the group.
+    let groups = world.groups.clone();
+    let whose_turn = |set: &Set| update::whose_turn(&set.object);
+    queue.follow(&world.sets, Priority::UserChange, whose_turn, move |set| {
+        let replica = update::whose_turn(&set.object);
+        let groups = replica.map(|replica| groups.of_replica(&set.meta.key, replica));
+        groups.into_iter().flatten().map(|group| group.meta.key.clone()).collect()
+    });
     queue
 }
 
@@ -51,7 +60,8 @@ pub(crate) async fn reconcile(
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
     let Some(seen) = Observed::of(&context.world, &attempt.key) else { return Ok(None) };
-    let Decision { plan, waits, refused } = decide::decide(&seen);
+    let now = context.env.clock.wall();
+    let Decision { plan, waits, deadline, refused } = decide::decide(&seen, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podcliquescalinggroup-controller");
     events::tell(&recorder, events::occurrences(&seen.group, &acted, events::telling_of_group));
@@ -61,7 +71,6 @@ pub(crate) async fn reconcile(
         events::tell(&recorder, told);
     }
     let failed = acted.error(code_of, attempt.failures).or(refused);
-    let now = context.env.clock.wall();
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let outcome = match &failed {
         // Nothing that a user could act on.
@@ -75,7 +84,7 @@ pub(crate) async fn reconcile(
     let report = outcome.and_then(|outcome| decide::status(&seen, outcome, now));
     let code = ErrorCode::UpdateStatus;
     let due = context.held_groups.report(context, &attempt, report, code).await?;
-    failed.map_or(Ok(due), Err)
+    failed.map_or_else(|| Ok(context.earlier(due, deadline)), Err)
 }
 
 /// What a failed write is reported as.
@@ -108,7 +117,7 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
     let status = object.status.as_ref().map(|status| {
         let condition = |type_: &str| {
             let found = status.conditions.iter().find(|condition| condition.type_ == type_);
-            found.map(|condition| condition.status.clone())
+            found.map(|found| (found.status.clone(), found.last_transition_time.clone()))
         };
         (
             (status.ready_replicas, status.updated_replicas),
@@ -126,7 +135,7 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
 fn wish_of_set(set: &Set) -> impl PartialEq + use<> {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
-    (set.meta.generation, set.meta.deleting, hash)
+    (set.meta.generation, set.meta.deleting, hash, update::is_paused(&set.object))
 }
 
 /// The group that a PodClique says it is in, and groups that may be waiting for its name.

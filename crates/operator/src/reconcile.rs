@@ -9,6 +9,7 @@ use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_api::labels;
 use grove_backends::Registry;
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::controller::Due;
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -40,6 +41,17 @@ pub(crate) struct Context {
     pub(crate) held_cliques: Coalesce,
     pub(crate) held_groups: Coalesce,
     pub(crate) pace_of_sets: Pace,
+}
+
+impl Context {
+    /// The earlier of a time to look again and a deadline.
+    pub(crate) fn earlier(&self, due: Due, deadline: Option<Timestamp>) -> Due {
+        let (now, wall) = (self.env.clock.now(), self.env.clock.wall());
+        let wait =
+            |end: Timestamp| Duration::try_from(end.duration_since(wall)).unwrap_or_default();
+        let deadline = deadline.map(|end| now + wait(end));
+        due.into_iter().chain(deadline).min()
+    }
 }
 
 /// What keeps replicas of sets and their gangs from being as they should. Reported by the sets; kept

@@ -4,11 +4,13 @@
 
 mod decide;
 mod observe;
+mod termination;
 
 use std::fmt;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
+use grove_core::termination::{clique_breached_since, group_breached_since, in_progress_since};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -17,6 +19,7 @@ use grove_runtime::store::Store;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 
+use self::decide::Decision;
 use crate::events;
 use crate::objects::{Object, Pod, Raw, Set};
 use crate::plan::act;
@@ -57,6 +60,13 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     queue.follow(&world.groups.store, child, object_projection::<PodCliqueScalingGroup>, |one| {
         key_of(&one.meta)
     });
+    // Of statuses, only lost minima matter here.
+    let lost = |clique: &Object<PodClique>| clique_breached_since(&clique.object);
+    queue.follow(&world.cliques.store, child, lost, |one| key_of(&one.meta));
+    let lost = |group: &Object<PodCliqueScalingGroup>| {
+        (group_breached_since(&group.object), in_progress_since(&group.object))
+    };
+    queue.follow(&world.groups.store, child, lost, |one| key_of(&one.meta));
     queue.follow(
         &world.gangs.store,
         child,
@@ -108,17 +118,24 @@ pub(crate) async fn reconcile(
     let now = context.env.clock.wall();
     let problem = outcome.as_ref().err().and_then(|error| error.report(now));
     context.problems.note(&attempt.key, problem);
-    outcome.map(|()| None)
+    outcome
 }
 
-async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<(), ReconcileError> {
-    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(()) };
+async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Due, ReconcileError> {
+    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(None) };
     let now = context.env.clock.wall();
-    let (plan, refused) = decide::decide(&seen, &context.backends, now);
+    let Decision { plan, refused, terminates, deadline } =
+        decide::decide(&seen, &context.backends, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
-    let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
-    events::tell(&context.events.component("podcliqueset-controller"), told);
-    acted.error(code, attempt.failures).or(refused).map_or(Ok(()), Err)
+    let recorder = context.events.component("podcliqueset-controller");
+    if terminates && acted.failed.is_empty() {
+        events::tell(&recorder, [events::replica_terminated(&seen.set, seen.index)]);
+    } else {
+        let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
+        events::tell(&recorder, told);
+    }
+    let failed = acted.error(code, attempt.failures).or(refused);
+    failed.map_or_else(|| Ok(context.earlier(None, deadline)), Err)
 }
 
 fn code(write: &Write) -> ErrorCode {

@@ -6,6 +6,7 @@ mod observe;
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_core::status::{Outcome, SchedulerState};
+use grove_core::update::is_paused;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -14,6 +15,7 @@ use grove_runtime::view::{Meta, MetaView};
 use grove_runtime::write::Write;
 
 use self::observe::Children;
+use crate::events;
 use crate::objects::{Object, Set};
 use crate::plan::act;
 use crate::reconcile::{BackendProblem, Context, ReconcileError};
@@ -58,7 +60,8 @@ fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
     let status = set.object.status.clone();
     let finalizers = metadata.finalizers.clone();
-    (set.meta.uid.clone(), set.meta.generation, set.meta.deleting, finalizers, status)
+    let flags = [set.meta.deleting, is_paused(&set.object)];
+    (set.meta.uid.clone(), set.meta.generation, flags, finalizers, status)
 }
 
 /// Brings one set to what it says, and its status to what is.
@@ -91,7 +94,9 @@ pub(crate) async fn reconcile(
     let Some(outcome) = outcome else { return failed.map_or(Ok(None), Err) };
     let replicas = u32::try_from(seen.set.object.spec.replicas).unwrap_or_default();
     let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
-    if let Some(due) = now_or_later {
+    // Everything waits for the next step of an update, which is cheap to see.
+    let one = |replica| observe::of_replica(&context.world, &attempt.key, replica);
+    if let Some(due) = now_or_later.filter(|_| !decide::update_is_due(&seen, one)) {
         return failed.map_or(Ok(Some(due)), Err);
     }
     let children = observe::children(&context.world, &attempt.key);
@@ -101,9 +106,10 @@ pub(crate) async fn reconcile(
         problem: problem.as_ref().map(BackendProblem::told),
         limit: limit.as_ref().map(BackendProblem::told),
     };
-    if let Some(write) = decide::status(&seen, &children, outcome, scheduler, now) {
+    if let Some((write, told)) = decide::status(&seen, &children, outcome, scheduler, now) {
         let written = context.writer.execute(&attempt.fence, &write).await;
         written.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
+        events::tell(&context.events.component("podcliqueset-controller"), told);
     }
     failed.map_or(Ok(None), Err)
 }

@@ -103,6 +103,7 @@ pub fn status(
         reason,
         message: message.to_owned(),
         generation,
+        since: None,
     };
     observe(&mut status.conditions, observation, now);
     status

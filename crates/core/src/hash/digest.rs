@@ -14,6 +14,11 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// 27 to the power of 14 is the first that exceeds 64 bits.
 const TEXT_LENGTH: usize = 14;
 
+/// Whether a text could be that of a digest.
+pub(super) fn is_text(text: &str) -> bool {
+    text.len() == TEXT_LENGTH && text.bytes().all(|letter| ALPHABET.contains(&letter))
+}
+
 /// A running hash.
 pub(super) struct Digest(u64);
 

@@ -9,23 +9,22 @@ use grove_api::{
 use jiff::Timestamp;
 
 use super::{
-    Outcome, Target,
+    Outcome,
     condition::{Observation, observe},
-    min_available, template_hash_label,
+    created, min_available, template_hash_label,
 };
 use crate::pods::ObservedPod;
+use crate::update::{self, Rollout};
 
 /// What the status of a PodClique is computed from.
 #[derive(Clone, Copy, Debug)]
 pub struct CliqueFacts<'a> {
     /// Name of the set.
     pub set: &'a str,
-    /// The stored PodClique.
-    pub clique: &'a PodClique,
-    /// The hashes it should have.
-    pub target: Target<'a>,
-    /// Its pods, terminating ones included.
-    pub pods: &'a [ObservedPod],
+    /// The PodClique, its template and its pods.
+    pub clique: update::clique::Clique<'a>,
+    /// What the set says about updates.
+    pub rollout: Rollout<'a>,
 }
 
 /// The status of a PodClique. Conditions appear with the first complete reconcile.
@@ -34,7 +33,8 @@ pub fn pod_clique(
     outcome: Outcome<'_>,
     now: Timestamp,
 ) -> PodCliqueStatus {
-    let mut status = facts.clique.status.clone().unwrap_or_default();
+    let mut status = facts.object().status.clone().unwrap_or_default();
+    status.update_progress = update::clique::progress(&facts.clique, &facts.rollout, now);
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
     count_pods(facts, &mut status);
     if !facts.is_member() {
@@ -60,7 +60,7 @@ fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     let progress = status.update_progress.as_ref();
     let target = progress
         .map(|progress| progress.pod_template_hash.as_str())
-        .or_else(|| template_hash_label(facts.clique))
+        .or_else(|| template_hash_label(facts.object()))
         .or(status.current_pod_template_hash.as_deref());
     if let Some(target) = target {
         status.updated_replicas = facts.count(|pod| pod.template_hash.as_deref() == Some(target));
@@ -72,14 +72,14 @@ fn advance_hashes(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     if status.updated_replicas != status.replicas {
         return;
     }
-    let target = facts.target;
+    let target = facts.clique.template_hash;
     let reached = match &status.update_progress {
         Some(progress) if is_running(progress) => None,
         Some(progress) => {
             Some((&*progress.pod_template_hash, &*progress.pod_clique_set_generation_hash))
         }
-        None if template_hash_label(facts.clique) == Some(target.template_hash) => {
-            target.generation_hash.map(|generation| (target.template_hash, generation))
+        None if template_hash_label(facts.object()) == Some(target) => {
+            facts.rollout.generation_hash.map(|generation| (target, generation))
         }
         None => None,
     };
@@ -95,21 +95,25 @@ fn is_running(progress: &PodCliqueUpdateProgress) -> bool {
 }
 
 impl<'a> CliqueFacts<'a> {
+    fn object(&self) -> &'a PodClique {
+        self.clique.object
+    }
+
     fn name(&self) -> &'a str {
-        self.clique.metadata.name.as_deref().unwrap_or_default()
+        self.object().metadata.name.as_deref().unwrap_or_default()
     }
 
     fn is_member(&self) -> bool {
-        let all = self.clique.metadata.labels.as_ref();
+        let all = self.object().metadata.labels.as_ref();
         all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))
     }
 
     fn count(&self, is: impl Fn(&ObservedPod) -> bool) -> i32 {
-        wire_count(self.pods.iter().filter(|pod| is(pod)).count())
+        wire_count(self.clique.pods.iter().filter(|pod| is(pod)).count())
     }
 
     fn observation_of_scheduled(&self, status: &PodCliqueStatus) -> Observation<'static> {
-        let (min, found) = (min_available(self.clique), status.scheduled_replicas);
+        let (min, found) = (min_available(self.object()), status.scheduled_replicas);
         let expected = format!("expected at least: {min}, found: {found}");
         let (value, reason, message) = if found >= min {
             let message = format!("Sufficient scheduled pods found. {expected}");
@@ -124,7 +128,7 @@ impl<'a> CliqueFacts<'a> {
     /// Pods that are scheduled and whose containers have not started yet count as good: they are on
     /// their way.
     fn observation_of_breach(&self, status: &PodCliqueStatus) -> Observation<'static> {
-        let (min, scheduled) = (min_available(self.clique), status.scheduled_replicas);
+        let (min, scheduled) = (min_available(self.object()), status.scheduled_replicas);
         let failing = self.count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
         let good = scheduled.saturating_sub(failing).max(0);
         let (value, reason, message) = if status.update_progress.as_ref().is_some_and(is_running) {
@@ -155,9 +159,16 @@ impl<'a> CliqueFacts<'a> {
         reason: &'static str,
         message: String,
     ) -> Observation<'static> {
-        let generation = self.clique.metadata.generation;
-        Observation { type_, status, reason, message, generation }
+        // A status may come late; what is missing has been missing from the beginning.
+        let since = created(&self.object().metadata).filter(|_| is_bad(type_, status));
+        let generation = self.object().metadata.generation;
+        Observation { type_, status, reason, message, generation, since }
     }
+}
+
+fn is_bad(type_: &str, status: &str) -> bool {
+    let bad = if type_ == breach::BREACHED { condition::TRUE } else { condition::FALSE };
+    status == bad
 }
 
 /// A number of objects as a status counter.

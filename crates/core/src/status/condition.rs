@@ -11,6 +11,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: String,
     pub(crate) generation: Option<i64>,
+    /// When it is said for the first time: since when it has been so. Not known means now.
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// Puts an observation into a list of conditions, in place when the type is there. Reason and message
@@ -25,8 +27,9 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, no
         }
     };
     if condition.status != seen.status || condition.last_transition_time.is_none() {
+        let since = seen.since.filter(|_| condition.status.is_empty()).unwrap_or(now);
         seen.status.clone_into(&mut condition.status);
-        condition.last_transition_time = Some(whole_seconds(now));
+        condition.last_transition_time = Some(whole_seconds(since));
     }
     seen.reason.clone_into(&mut condition.reason);
     condition.message = seen.message;
@@ -39,8 +42,12 @@ fn whole_seconds(now: Timestamp) -> Time {
 
 /// The status of a condition, if it is there.
 pub(crate) fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a str> {
-    let found = conditions.iter().find(|condition| condition.type_ == type_);
-    found.map(|condition| condition.status.as_str())
+    get(conditions, type_).map(|condition| condition.status.as_str())
+}
+
+/// A condition, if it is there.
+pub(crate) fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 #[cfg(test)]
@@ -50,8 +57,24 @@ mod tests {
     use super::*;
 
     fn seen<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {
-        let generation = Some(1);
-        Observation { type_: "A", status, reason, message: reason.to_lowercase(), generation }
+        let (message, generation) = (reason.to_lowercase(), Some(1));
+        Observation { type_: "A", status, reason, message, generation, since: None }
+    }
+
+    #[test]
+    fn what_was_so_before_anybody_said_it_keeps_its_time() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut conditions = Vec::new();
+        let mut step = |second, status| {
+            let seen = Observation { since: Some(at(1)), ..seen(status, "X") };
+            observe(&mut conditions, seen, at(second));
+            conditions[0].last_transition_time.clone().unwrap().0.as_second()
+        };
+
+        assert_eq!(step(9, FALSE), 1);
+        assert_eq!(step(10, FALSE), 1);
+        assert_eq!(step(11, TRUE), 11);
+        assert_eq!(step(12, FALSE), 12);
     }
 
     #[test]

@@ -7,10 +7,7 @@ use std::collections::BTreeMap;
 
 use grove_api::{
     PodClique, PodCliqueScalingGroup,
-    condition::{
-        self, min_available as breach, pod_clique as member_conditions,
-        pod_clique_scaling_group as reasons,
-    },
+    condition::{self, min_available as breach, pod_clique_scaling_group as reasons},
     labels,
     pod_clique_scaling_group::PodCliqueScalingGroupStatus,
 };
@@ -20,13 +17,15 @@ use super::{
     Outcome, Target,
     clique::wire_count,
     condition::{Observation, find, observe},
-    is_available, is_deleting, is_updated, template_hash_label,
+    created, is_available, is_deleting, is_scheduled, is_updated, template_hash_label,
 };
 use crate::layout::Clique;
+use crate::termination;
+use crate::update::{self, Rollout};
 
 /// What one replica of a group contributes to the status of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "five independent answers, each counted")]
+#[expect(clippy::struct_excessive_bools, reason = "independent answers, each counted")]
 pub struct GroupReplica {
     /// Every member has its minimum scheduled.
     pub scheduled: bool,
@@ -36,6 +35,8 @@ pub struct GroupReplica {
     pub updated: bool,
     /// Every member exists and none reports a breach.
     pub healthy: bool,
+    /// Every member exists and reports that there is no breach.
+    pub sound: bool,
     /// Every member exists, has the label of the target template and has reported its hashes.
     pub current: bool,
 }
@@ -53,6 +54,7 @@ pub fn group_replica<'a>(
         available: true,
         updated: true,
         healthy: true,
+        sound: true,
         current: true,
     };
     for place in members {
@@ -63,10 +65,11 @@ pub fn group_replica<'a>(
             return GroupReplica::default();
         };
         let is = |type_| stored.status.as_ref().and_then(|status| find(&status.conditions, type_));
-        result.scheduled &= is(member_conditions::SCHEDULED) == Some(condition::TRUE);
+        result.scheduled &= is_scheduled(stored);
         result.available &= is_available(stored);
         result.updated &= is_updated(stored, Target { template_hash, generation_hash });
         result.healthy &= is(breach::BREACHED) != Some(condition::TRUE);
+        result.sound &= is(breach::BREACHED) == Some(condition::FALSE);
         result.current &=
             template_hash_label(stored) == Some(template_hash) && has_reported_hashes(stored);
     }
@@ -82,40 +85,73 @@ fn has_reported_hashes(clique: &PodClique) -> bool {
     })
 }
 
-/// The status of a group. `replicas` are the judgements of its replicas `0..spec.replicas`, in any order;
-/// `generation_hash` is `status.currentGenerationHash` of the set.
+/// What the status of a group is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupFacts<'a> {
+    /// Name of the set.
+    pub set: &'a str,
+    /// The group and its replicas.
+    pub group: update::group::Group<'a>,
+    /// What the set says about updates.
+    pub rollout: Rollout<'a>,
+}
+
+/// The status of a group.
 pub fn scaling_group(
-    set: &str,
-    group: &PodCliqueScalingGroup,
-    generation_hash: Option<&str>,
-    replicas: &[GroupReplica],
+    facts: &GroupFacts<'_>,
     outcome: Outcome<'_>,
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
+    let update::group::Group { object: group, replicas, .. } = facts.group;
     let mut status = group.status.clone().unwrap_or_default();
+    status.update_progress = update::group::progress(&facts.group, &facts.rollout, now);
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
     let number = |is: fn(&GroupReplica) -> bool| {
-        wire_count(replicas.iter().filter(|replica| is(replica)).count())
+        wire_count(replicas.iter().filter(|replica| is(&replica.judged)).count())
     };
     status.replicas = group.spec.replicas;
     status.scheduled_replicas = number(|replica| replica.scheduled);
     status.available_replicas = number(|replica| replica.available);
     status.updated_replicas = number(|replica| replica.updated);
     let name = group.metadata.name.as_deref().unwrap_or_default();
-    status.selector = Some(labels::scaling_group_pod_selector(set, name));
+    status.selector = Some(labels::scaling_group_pod_selector(facts.set, name));
     let updating = status
         .update_progress
         .as_ref()
         .is_some_and(|it| it.update_started_at.is_some() && it.update_ended_at.is_none());
     if !updating
-        && let Some(generation_hash) = generation_hash
-        && replicas.iter().all(|replica| replica.current)
+        && let Some(generation_hash) = facts.rollout.generation_hash
+        && replicas.iter().all(|replica| replica.judged.current)
     {
         status.current_pod_clique_set_generation_hash = Some(generation_hash.to_owned());
     }
-    let breach = observation_of_breach(group, updating, number(|replica| replica.healthy));
-    observe(&mut status.conditions, breach, now);
+    observe_breach(facts, updating, &mut status, now);
     status
+}
+
+/// Members that have not reported anything yet count as healthy, but not in a group that is new or
+/// recovers from a termination: it would seem to have been up.
+fn observe_breach(
+    facts: &GroupFacts<'_>,
+    updating: bool,
+    status: &mut PodCliqueScalingGroupStatus,
+    now: Timestamp,
+) {
+    let group = facts.group.object;
+    let replicas = facts.group.replicas.iter().map(|replica| replica.judged);
+    let is_new = find(&status.conditions, breach::BREACHED).is_none();
+    let is_strict = is_new || termination::is_in_progress(group);
+    let healthy = replicas.clone().filter(|one| if is_strict { one.sound } else { one.healthy });
+    let breach = observation_of_breach(group, updating, wire_count(healthy.count()));
+    let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
+    if is_new && is_silent && breach.status == condition::TRUE {
+        return;
+    }
+    if breach.status == condition::FALSE {
+        let over = reasons::GANG_TERMINATION_IN_PROGRESS;
+        status.conditions.retain(|condition| condition.type_ != over);
+    }
+    observe(&mut status.conditions, breach, now);
 }
 
 fn observation_of_breach(
@@ -135,5 +171,7 @@ fn observation_of_breach(
         (condition::FALSE, reasons::SUFFICIENT_AVAILABLE_REPLICAS, message)
     };
     let generation = group.metadata.generation;
-    Observation { type_: breach::BREACHED, status, reason, message, generation }
+    // A status may come late; a group that is not healthy when it first says so never was.
+    let since = created(&group.metadata).filter(|_| status == condition::TRUE);
+    Observation { type_: breach::BREACHED, status, reason, message, generation, since }
 }

@@ -13,14 +13,42 @@ use jiff::Timestamp;
 use super::condition::{Observation, find, observe};
 use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
 use crate::layout::Layout;
+use crate::{termination, update};
 
 /// What one replica of a set contributes to the status of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent answers")]
 pub struct SetReplica {
     /// Its standalone cliques and its groups are all available.
     pub available: bool,
     /// Available, and everything in it is on the target template.
     pub updated: bool,
+    /// Updated, down to the last pod.
+    pub renewed: bool,
+    /// Some of its pods are scheduled.
+    pub scheduled: bool,
+    /// Something in it has lost its minimum.
+    pub breached: bool,
+    /// Its standalone cliques.
+    pub cliques: Number,
+    /// Its scaling groups.
+    pub groups: Number,
+}
+
+/// How many of them are on the target template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Number {
+    /// Those that are.
+    pub updated: u32,
+    /// All of them.
+    pub total: u32,
+}
+
+impl Number {
+    fn add(&mut self, updated: bool) {
+        self.updated += u32::from(updated);
+        self.total += 1;
+    }
 }
 
 /// Judges one replica of a set. `clique` and `group` find objects by name, so whatever the layout does
@@ -33,29 +61,42 @@ pub fn set_replica<'a>(
     template_hashes: &BTreeMap<String, String>,
     generation_hash: Option<&str>,
 ) -> SetReplica {
-    let mut result = SetReplica { available: true, updated: true };
+    let mut result = SetReplica { available: true, renewed: true, ..SetReplica::default() };
     for place in layout.standalone_cliques(set_replica) {
         let stored = clique(&place.name).filter(|stored| !is_deleting(&stored.metadata));
         let (Some(stored), Some(template_hash)) =
             (stored, template_hashes.get(place.template.name.as_str()))
         else {
-            return SetReplica::default();
+            result.available = false;
+            result.cliques.add(false);
+            continue;
         };
         result.available &= is_available(stored);
-        result.updated &= is_updated(stored, Target { template_hash, generation_hash });
+        result.cliques.add(is_updated(stored, Target { template_hash, generation_hash }));
+        if let Some(status) = &stored.status {
+            result.renewed &= status.updated_replicas >= status.replicas;
+            result.scheduled |= status.scheduled_replicas > 0;
+        }
+        result.breached |= termination::clique_breached_since(stored).is_some();
     }
     for place in layout.groups() {
         let name = layout.scaling_group_name(set_replica, place);
         let Some(stored) = group(&name).filter(|stored| !is_deleting(&stored.metadata)) else {
-            return SetReplica::default();
+            result.available = false;
+            result.groups.add(false);
+            continue;
         };
         let status = stored.status.as_ref();
         let available = status.map_or(0, |status| status.available_replicas);
         let hash = status.and_then(|s| s.current_pod_clique_set_generation_hash.as_deref());
         result.available &= available >= stored.spec.min_available.unwrap_or(1);
-        result.updated &= hash.is_some() && hash == generation_hash;
+        result.groups.add(hash.is_some() && hash == generation_hash);
+        result.scheduled |= status.is_some_and(|status| status.scheduled_replicas > 0);
+        result.breached |= termination::group_breached_since(stored).is_some();
     }
-    result.updated &= result.available;
+    let all = |number: Number| number.updated == number.total;
+    result.updated = result.available && all(result.cliques) && all(result.groups);
+    result.renewed &= result.updated;
     result
 }
 
@@ -92,18 +133,19 @@ pub fn scheduler(
             None => continue,
         };
         let message = message.to_owned();
-        let seen = Observation { type_, status: value, reason, message, generation };
+        let seen = Observation { type_, status: value, reason, message, generation, since: None };
         observe(&mut status.conditions, seen, now);
     }
 }
 
-/// The status of a set. `replicas` are the judgements of its replicas `0..spec.replicas`, in any order.
-/// A set without a generation hash gets the given one; afterwards it moves only with an update.
+/// The status of a set. `replicas` are the judgements of its replicas `0..spec.replicas`.
+/// `generation_hash` is that of its present template.
 pub fn pod_clique_set(
     set: &PodCliqueSet,
     generation_hash: &str,
     replicas: &[SetReplica],
     outcome: Outcome<'_>,
+    now: Timestamp,
 ) -> PodCliqueSetStatus {
     let mut status = set.status.clone().unwrap_or_default();
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
@@ -115,6 +157,6 @@ pub fn pod_clique_set(
     status.updated_replicas = number(|replica| replica.updated);
     let name = set.metadata.name.as_deref().unwrap_or_default();
     status.hpa_pod_selector = Some(labels::set_pod_selector(name));
-    status.current_generation_hash.get_or_insert_with(|| generation_hash.to_owned());
+    update::set::record(set, generation_hash, replicas, &mut status, now);
     status
 }

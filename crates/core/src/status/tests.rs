@@ -12,6 +12,7 @@ use crate::pods::{
     ObservedPod,
     testkit::{any_pods, pod, running},
 };
+use crate::update::{self, testkit::idle};
 
 mod aggregate;
 
@@ -34,7 +35,9 @@ fn clique(name: &str, replicas: i32, min_available: i32) -> PodClique {
 }
 
 fn facts<'a>(clique: &'a PodClique, pods: &'a [ObservedPod]) -> CliqueFacts<'a> {
-    CliqueFacts { set: "demo", clique, target: TARGET, pods }
+    let (set_replica, template_hash) = (0, TARGET.template_hash);
+    let clique = update::clique::Clique { object: clique, set_replica, template_hash, pods };
+    CliqueFacts { set: "demo", clique, rollout: idle(TARGET.generation_hash) }
 }
 
 /// Writes a status the way a controller would.
@@ -134,24 +137,23 @@ fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
     let early = pod_clique(&facts(&clique, &[]), waiting, at(1));
     assert!(early.conditions.is_empty() && early.observed_generation.is_none());
 
-    let progress = json!({
+    clique.status = serde_json::from_value(json!({ "updateProgress": {
         "updateStartedAt": "2026-08-01T10:00:00Z",
-        "podCliqueSetGenerationHash": "next", "podTemplateHash": "next-hash",
-    });
-    clique.status = serde_json::from_value(json!({ "updateProgress": progress })).unwrap();
-    let pods = [ObservedPod { template_hash: Some("next-hash".to_owned()), ..running("a", 0) }];
-    let clique = settled(clique, &pods);
+        "podCliqueSetGenerationHash": "gen", "podTemplateHash": "hash",
+    }}))
+    .unwrap();
+    let old = ObservedPod { template_hash: Some("old".to_owned()), ..running("b", 1) };
+    let clique = settled(clique, &[running("a", 0), old]);
     let running_update = serde_json::to_value(&clique.status).unwrap();
     assert_eq!(condition(&running_update, "MinAvailableBreached")["reason"], "UpdateInProgress");
     assert_eq!(running_update["updatedReplicas"], 1);
     assert_eq!(running_update.get("currentPodTemplateHash"), None);
 
-    let mut ended = clique;
-    let progress = ended.status.as_mut().unwrap().update_progress.as_mut().unwrap();
-    progress.update_ended_at = Some(Time(at(2)));
-    let ended = settled(ended, &pods).status.unwrap();
-    assert_eq!(ended.current_pod_template_hash.as_deref(), Some("next-hash"));
-    assert_eq!(ended.current_pod_clique_set_generation_hash.as_deref(), Some("next"));
+    let ended = settled(clique, &[running("a", 0)]);
+    let status = ended.status.unwrap();
+    assert!(status.update_progress.unwrap().update_ended_at.is_some());
+    assert_eq!(status.current_pod_template_hash.as_deref(), Some("hash"));
+    assert_eq!(status.current_pod_clique_set_generation_hash.as_deref(), Some("gen"));
 }
 
 #[test]

@@ -3,15 +3,15 @@
 //! While pods come and go, counters change many times within a moment, and the last value is as good as
 //! all of them. Other changes are the answer to a question: is it up, is it broken, why does it not go on.
 
-use grove_api::{
-    PodClique, PodCliqueScalingGroup, condition::min_available as breach,
-    pod_clique::PodCliqueStatus, pod_clique_scaling_group::PodCliqueScalingGroupStatus,
-};
+use grove_api::condition::min_available as breach;
+use grove_api::pod_clique::{PodCliqueStatus, PodsSelectedToUpdate};
+use grove_api::pod_clique_scaling_group::{PodCliqueScalingGroupStatus, ReplicasSelectedToUpdate};
+use grove_api::{PodClique, PodCliqueScalingGroup};
 
 use super::{condition::find, min_available};
 
 /// Whether the next status of a PodClique has to be written without delay: it has become available, whole
-/// or neither, its minimum is breached or not any more, or its errors are others.
+/// or neither, its minimum is breached or not any more, its update goes on, or its errors are others.
 pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool {
     let stored = clique.status.as_ref();
     let ready = (stored.map_or(0, |stored| stored.ready_replicas), next.ready_replicas);
@@ -19,6 +19,7 @@ pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool 
     crosses(ready, min_available(clique))
         || crosses(ready, clique.spec.replicas)
         || turns(breached, find(&next.conditions, breach::BREACHED))
+        || goes_on(clique_step(stored), clique_step(Some(next)))
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
 }
 
@@ -33,6 +34,8 @@ pub fn is_urgent_for_group(
     crosses(available, group.spec.min_available.unwrap_or(1))
         || crosses(available, group.spec.replicas)
         || turns(breached, find(&next.conditions, breach::BREACHED))
+        || goes_on(group_step(stored), group_step(Some(next)))
+        || turns(current_hash(stored), current_hash(Some(next)))
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
 }
 
@@ -43,6 +46,34 @@ fn crosses((before, after): (i32, i32), line: i32) -> bool {
 /// The first time that a condition is said, nothing has turned.
 fn turns(before: Option<&str>, after: Option<&str>) -> bool {
     before.is_some() && before != after
+}
+
+/// A step of an update: what it leads to, whether it is over, and what is being replaced.
+type Step<'a, T> = (&'a str, bool, Option<&'a T>);
+
+/// Whether an update takes a step. That of a new object has none: it ended when it began.
+fn goes_on<T: PartialEq>(before: Option<Step<'_, T>>, after: Option<Step<'_, T>>) -> bool {
+    before != after && (before.is_some() || after.is_some_and(|(_, is_over, _)| !is_over))
+}
+
+fn clique_step(status: Option<&PodCliqueStatus>) -> Option<Step<'_, PodsSelectedToUpdate>> {
+    let progress = status?.update_progress.as_ref()?;
+    let selected = progress.ready_pods_selected_to_update.as_ref();
+    let is_over = progress.update_ended_at.is_some();
+    Some((&progress.pod_clique_set_generation_hash, is_over, selected))
+}
+
+fn group_step(
+    status: Option<&PodCliqueScalingGroupStatus>,
+) -> Option<Step<'_, ReplicasSelectedToUpdate>> {
+    let progress = status?.update_progress.as_ref()?;
+    let selected = progress.ready_replica_indices_selected_to_update.as_ref();
+    let is_over = progress.update_ended_at.is_some();
+    Some((&progress.pod_clique_set_generation_hash, is_over, selected))
+}
+
+fn current_hash(status: Option<&PodCliqueScalingGroupStatus>) -> Option<&str> {
+    status?.current_pod_clique_set_generation_hash.as_deref()
 }
 
 #[cfg(test)]
@@ -58,6 +89,15 @@ mod tests {
         json!({ "replicas": 3, "readyReplicas": ready, "conditions": Vec::from_iter(condition) })
     }
 
+    fn updating(hash: &str, is_over: bool, pod: Option<&str>) -> Value {
+        let ended = is_over.then_some("2026-08-01T10:00:00Z");
+        let selected = pod.map(|pod| json!({ "current": pod }));
+        json!({ "updateProgress": {
+            "podCliqueSetGenerationHash": hash, "podTemplateHash": "t", "updateEndedAt": ended,
+            "readyPodsSelectedToUpdate": selected,
+        } })
+    }
+
     #[test]
     fn counters_can_wait_and_answers_cannot() {
         let failed = json!({ "lastErrors": [{ "code": "ERR", "description": "d" }] });
@@ -69,6 +109,11 @@ mod tests {
             ("not whole any more", status(3, None), status(2, None), true),
             ("breached", status(3, Some("False")), status(3, Some("True")), true),
             ("recovered", status(3, Some("True")), status(3, Some("False")), true),
+            ("an update that is over as it begins", json!({}), updating("a", true, None), false),
+            ("an update", json!({}), updating("a", false, None), true),
+            ("its next pod", updating("a", false, None), updating("a", false, Some("p")), true),
+            ("its end", updating("a", false, None), updating("a", true, None), true),
+            ("another update", updating("a", true, None), updating("b", true, None), true),
             ("failed", json!({}), failed.clone(), true),
             ("as before", failed.clone(), failed, false),
         ];

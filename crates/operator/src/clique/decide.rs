@@ -8,7 +8,9 @@ use std::sync::Arc;
 use grove_api::{PodClique, finalizers, labels};
 use grove_backends::Preparation;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
-use grove_core::status::{self, CliqueFacts, Outcome, Target};
+use grove_core::status::{self, CliqueFacts, Outcome};
+use grove_core::termination::clique_breached_since;
+use grove_core::update;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
 use grove_runtime::write::{Precondition, Verb, Write};
@@ -61,15 +63,21 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     });
     let name = &observed.clique.meta.key.name;
     let gates = pods::gates(name, &observed.pods, place.gang());
-    let lifted = gates.lift.iter().filter(|pod| !balance.delete.contains(pod));
+    let outdated = update::clique::outdated(&place.update(observed), &place.rollout());
+    let goes =
+        |pod: &ObservedPod| [&balance.delete, &outdated].iter().any(|all| all.contains(&pod));
+    let lifted = gates.lift.iter().filter(|pod| !goes(pod));
 
     let mut plan = Plan::default();
     plan.step(add_finalizer(&observed.clique));
-    let deletes = balance.delete.iter().filter_map(|pod| {
-        Some(converge::delete(PODS, observed.stored.get(&pod.name)?.meta(), "one too many"))
+    let outdated = outdated.iter().filter(|pod| !balance.delete.contains(pod));
+    let deletes = (balance.delete.iter().map(|pod| (pod, "one too many")))
+        .chain(outdated.map(|pod| (pod, "its template is outdated")));
+    let deletes = deletes.filter_map(|(pod, reason)| {
+        Some(converge::delete(PODS, observed.stored.get(&pod.name)?.meta(), reason))
     });
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
-    let staying = observed.pods.iter().filter(|pod| !balance.delete.contains(pod));
+    let staying = observed.pods.iter().filter(|pod| !goes(pod));
     let labels = put_labels_back(observed, staying);
     plan.step(creates.into_iter().chain(deletes).chain(lifts).chain(labels));
     Decision { plan, problem, waits: gates.hold.is_some() }
@@ -83,22 +91,30 @@ pub(super) fn report(
     now: Timestamp,
 ) -> Option<Report> {
     let Object { meta, object: clique } = &*observed.clique;
-    let of_set = place.set.object.status.as_ref();
-    let target = Target {
-        template_hash: &place.template_hash,
-        generation_hash: of_set.and_then(|status| status.current_generation_hash.as_deref()),
+    let facts = CliqueFacts {
+        set: &place.set.meta.key.name,
+        clique: place.update(observed),
+        rollout: place.rollout(),
     };
-    let facts = CliqueFacts { set: &place.set.meta.key.name, clique, target, pods: &observed.pods };
     let status = status::pod_clique(&facts, outcome, now);
     let write =
         converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)?;
     let before = clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
     let scheduled = (before, status.scheduled_replicas);
     let wanted = clique.spec.replicas;
-    let event = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
-    let urgent = event.is_some() || status::is_urgent_for_clique(clique, &status);
+    let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
+    let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = clique.status.as_ref().map(|status| status.ready_replicas);
-    Some(Report { write, patience: patience(urgent, ready), event })
+    let mut next = clique.clone();
+    next.status = Some(status);
+    let breach = events::breach(
+        &observed.clique,
+        &place.set,
+        (clique_breached_since(clique), clique_breached_since(&next)),
+        next.status.as_ref().map_or(&[], |status| &status.conditions),
+    );
+    let events = lost.into_iter().chain(breach).collect();
+    Some(Report { write, patience: patience(urgent, ready), events })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in

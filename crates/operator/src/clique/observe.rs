@@ -11,6 +11,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::{self, ObservedPod};
 use grove_core::start_order::{self, Parent};
+use grove_core::update::{self, Rollout};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::Meta;
 
@@ -57,6 +58,21 @@ impl Observed {
 }
 
 impl Place {
+    /// What the set says about updates.
+    pub(super) fn rollout(&self) -> Rollout<'_> {
+        Rollout::of(&self.set.object, &self.set.hashes().generation)
+    }
+
+    /// The PodClique, as the rules of updates ask for it.
+    pub(super) fn update<'a>(&'a self, observed: &'a Observed) -> update::clique::Clique<'a> {
+        update::clique::Clique {
+            object: &observed.clique.object,
+            set_replica: self.set_replica,
+            template_hash: &self.template_hash,
+            pods: &observed.pods,
+        }
+    }
+
     /// The gang, as the gate rule asks for it.
     pub(super) fn gang(&self) -> pods::Gang<'_> {
         let gang = self.gang.as_ref().map(|gang| &gang.object);

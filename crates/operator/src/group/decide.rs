@@ -9,11 +9,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::error_code::ErrorCode;
-use grove_api::pod_clique_set::UpdateStrategyType;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, finalizers, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
-use grove_core::status::{Outcome, group_replica, is_urgent_for_group, scaling_group};
+use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
+use grove_core::termination::{self, Verdict, clique_breached_since, group_breached_since};
+use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
 use jiff::Timestamp;
@@ -35,18 +36,20 @@ pub(super) struct Decision {
     pub(super) plan: Plan,
     /// A wanted member has to vanish before it can be created again.
     pub(super) waits: bool,
+    /// When a replica is terminated if it does not recover.
+    pub(super) deadline: Option<Timestamp>,
     /// What cannot be done, besides the plan.
     pub(super) refused: Option<ReconcileError>,
 }
 
 /// Decides about the members and the finalizer of a group.
-pub(super) fn decide(seen: &Observed) -> Decision {
+pub(super) fn decide(seen: &Observed, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     if seen.group.meta.deleting {
         release(seen, &mut decision.plan);
     } else if let Some(place) = seen.place() {
         decision.plan.step(missing_finalizer(&seen.group));
-        sync_members(seen, &place, &mut decision);
+        sync_members(seen, &place, now, &mut decision);
     }
     decision
 }
@@ -55,29 +58,49 @@ pub(super) fn decide(seen: &Observed) -> Decision {
 pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Option<Report> {
     let Object { meta, object } = &*seen.group;
     let place = seen.place().filter(|_| !meta.deleting)?;
-    let hashes = &place.hashes.templates;
-    let generation_hash = generation_hash(place.layout.set());
-    let member = |name: &str| {
-        let clique = seen.cliques.get(name).filter(|clique| seen.owns(clique))?;
-        Some(&clique.object)
-    };
-    let judge = |members: &Vec<_>| group_replica(members, member, hashes, generation_hash);
-    let replicas: Vec<_> = place.replicas.iter().map(judge).collect();
-    let set = place.layout.set_name();
-    let wanted = scaling_group(set, object, generation_hash, &replicas, outcome, now);
+    let rollout = rollout(&place);
+    let replicas = judge(seen, &place, &rollout);
+    let group =
+        update::group::Group { object, set_replica: place.set_replica, replicas: &replicas };
+    let facts = GroupFacts { set: place.layout.set_name(), group, rollout };
+    let wanted = scaling_group(&facts, outcome, now);
     let resource = Resource::of::<PodCliqueScalingGroup>();
     let write = converge::status(resource, meta, object.status.as_ref(), &wanted)?;
     let before = object.status.as_ref().map_or(0, |status| status.scheduled_replicas);
     let scheduled = (before, wanted.scheduled_replicas);
     let replicas = object.spec.replicas;
-    let event = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
-    let urgent = event.is_some() || is_urgent_for_group(object, &wanted);
+    let lost = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
+    let urgent = lost.is_some() || is_urgent_for_group(object, &wanted);
     let available = object.status.as_ref().map(|status| status.available_replicas);
-    Some(Report { write, patience: patience(urgent, available), event })
+    let mut next = object.clone();
+    next.status = Some(wanted);
+    let breach = events::breach(
+        &seen.group,
+        seen.set.as_deref()?,
+        (group_breached_since(object), group_breached_since(&next)),
+        next.status.as_ref().map_or(&[], |status| &status.conditions),
+    );
+    let events = lost.into_iter().chain(breach).collect();
+    Some(Report { write, patience: patience(urgent, available), events })
 }
 
-fn generation_hash(set: &PodCliqueSet) -> Option<&str> {
-    set.status.as_ref()?.current_generation_hash.as_deref()
+/// What the set says about updates.
+fn rollout<'a>(place: &Place<'a>) -> Rollout<'a> {
+    Rollout::of(place.layout.set(), &place.hashes.generation)
+}
+
+/// The replicas of the group, as its status and its updates see them.
+fn judge(seen: &Observed, place: &Place<'_>, rollout: &Rollout<'_>) -> Vec<update::group::Replica> {
+    let hashes = &place.hashes.templates;
+    let member = |name: &str| {
+        let clique = seen.cliques.get(name).filter(|clique| seen.owns(clique))?;
+        Some(&clique.object)
+    };
+    let judge = |members: &Vec<_>| {
+        let judged = group_replica(members, member, hashes, rollout.generation_hash);
+        update::group::replica(members, member, hashes, judged)
+    };
+    place.replicas.iter().map(judge).collect()
 }
 
 /// Takes the members along and lets go of the group. Finalizers of others stay.
@@ -119,17 +142,24 @@ fn write_finalizers(
 }
 
 /// Deletes what is not wanted and creates what is missing, all at once.
-fn sync_members(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
+fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &mut Decision) {
     let mut writes = surplus(seen, place);
+    let replaced = replaced(seen, place, now, &mut decision.deadline);
     let template = Template::of(seen, place);
-    for wanted in place.replicas.iter().flatten() {
+    let follows_template = follows_template(place);
+    let members = place.replicas.iter().enumerate();
+    let members = members.flat_map(|(index, replica)| replica.iter().map(move |one| (index, one)));
+    for (index, wanted) in members {
         match seen.cliques.get(&wanted.name) {
             None => writes.extend(template.write(wanted, None)),
             Some(live) if live.meta.deleting => decision.waits = true,
             Some(live) if !seen.owns(live) => {
                 decision.refused.get_or_insert_with(|| taken(seen, live));
             }
-            Some(live) if follows_template(place.layout.set()) => {
+            Some(live) if let Some(reason) = replaced.get(&index) => {
+                writes.push(converge::delete(Resource::of::<PodClique>(), &live.meta, reason));
+            }
+            Some(live) if follows_template => {
                 writes.extend(template.write(wanted, Some(live)));
             }
             Some(live) => writes.extend(template.put_labels_back(wanted, live)),
@@ -139,9 +169,47 @@ fn sync_members(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
 }
 
 /// Whether running members are changed in place.
-fn follows_template(set: &PodCliqueSet) -> bool {
-    let strategy = set.spec.update_strategy.as_ref();
-    strategy.and_then(|strategy| strategy.type_.as_ref()) == Some(&UpdateStrategyType::OnDelete)
+fn follows_template(place: &Place<'_>) -> bool {
+    let set = place.layout.set();
+    update::is_on_delete(set) && !update::is_held_back(set, &place.hashes.generation)
+}
+
+/// The replicas of which all members are made anew, with the reason: an update has come to them, or
+/// they have lost their minimum for too long. While an update runs nothing is terminated.
+fn replaced(
+    seen: &Observed,
+    place: &Place<'_>,
+    now: Timestamp,
+    deadline: &mut Option<Timestamp>,
+) -> BTreeMap<usize, &'static str> {
+    let (object, rollout) = (&seen.group.object, rollout(place));
+    let progress = object.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    if progress.is_some_and(|progress| progress.update_ended_at.is_none()) {
+        let replicas = judge(seen, place, &rollout);
+        let set_replica = place.set_replica;
+        let group = update::group::Group { object, set_replica, replicas: &replicas };
+        let outdated = update::group::outdated(&group, &rollout);
+        return outdated.into_iter().map(|index| (index, "its template is outdated")).collect();
+    }
+    let breaches = |members: &Vec<Clique<'_>>| -> Vec<Timestamp> {
+        let live = members.iter().filter_map(|one| seen.cliques.get(&one.name));
+        let live = live.filter(|clique| is_alive(seen, clique));
+        live.filter_map(|clique| clique_breached_since(&clique.object)).collect()
+    };
+    let breaches: Vec<_> = place.replicas.iter().map(breaches).collect();
+    let delay = termination::delay(place.layout.set());
+    let mut expired = BTreeMap::new();
+    let verdicts = termination::group_replicas(object, &breaches, delay, now);
+    for (index, verdict) in verdicts.into_iter().enumerate() {
+        match verdict {
+            Verdict::Stay => {}
+            Verdict::Wait(end) => *deadline = Some(deadline.map_or(end, |other| other.min(end))),
+            Verdict::Terminate => {
+                expired.insert(index, "below its minimum for the termination delay");
+            }
+        }
+    }
+    expired
 }
 
 /// Deletes own members that have no place among the wanted replicas, highest replica first.
@@ -162,13 +230,11 @@ fn surplus(seen: &Observed, place: &Place<'_>) -> Vec<Write> {
     surplus.into_iter().map(delete).collect()
 }
 
-/// The replicas of the group of which a plan deleted members.
-pub(super) fn deleted_replicas(seen: &Observed, acted: &Acted<'_>) -> BTreeSet<u32> {
+/// The replicas of the group of which a plan deleted members, and why.
+pub(super) fn deleted_replicas(seen: &Observed, acted: &Acted<'_>) -> BTreeMap<u32, &'static str> {
     let deleted = acted.done.iter().filter(|(write, _)| matches!(write.verb, Verb::Delete { .. }));
-    deleted
-        .filter_map(|(write, _)| seen.cliques.get(&*write.key.name))
-        .filter_map(|clique| replica_of(clique))
-        .collect()
+    let replica = |write: &Write| replica_of(seen.cliques.get(&*write.key.name)?);
+    deleted.filter_map(|(write, _)| Some((replica(write)?, write.reason))).collect()
 }
 
 /// The replica of the group that a member says it is for.

@@ -23,6 +23,7 @@ pub(super) struct Observed {
 /// Where a group is in the layout of its set.
 pub(super) struct Place<'a> {
     pub(super) layout: Layout<'a>,
+    pub(super) set_replica: u32,
     /// Hashes of the templates of the set.
     pub(super) hashes: &'a Hashes,
     /// The wanted members, by replica of the group.
@@ -72,6 +73,6 @@ impl Observed {
         let wanted = u32::try_from(object.spec.replicas).unwrap_or_default();
         let members = |replica| layout.member_cliques(set_replica, group, replica);
         let replicas = (0..wanted).map(members).collect();
-        Some(Place { layout, hashes: set.hashes(), replicas })
+        Some(Place { layout, set_replica, hashes: set.hashes(), replicas })
     }
 }

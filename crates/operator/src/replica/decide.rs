@@ -12,6 +12,8 @@ use grove_backends::Registry;
 use grove_core::children::{self, owner};
 use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
+use grove_core::termination::Verdict;
+use grove_core::update;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
@@ -22,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::observe::Observed;
+use super::termination;
 use crate::converge;
 use crate::objects::{Object, Raw};
 use crate::plan::Plan;
@@ -30,17 +33,34 @@ use crate::world::{AUTOSCALERS, ByName, SERVICES};
 
 const REASON: &str = "what the set says";
 
-/// The plan, and what cannot be done besides it.
-pub(super) fn decide(
-    seen: &Observed,
-    backends: &Registry,
-    now: Timestamp,
-) -> (Plan, Option<ReconcileError>) {
+/// What to do about a replica.
+#[derive(Default)]
+pub(super) struct Decision {
+    pub(super) plan: Plan,
+    /// What cannot be done besides the plan.
+    pub(super) refused: Option<ReconcileError>,
+    /// The plan is to terminate the replica.
+    pub(super) terminates: bool,
+    /// When the replica is terminated if it does not recover.
+    pub(super) deadline: Option<Timestamp>,
+}
+
+/// Decides about one replica.
+pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> Decision {
     let layout = Layout::of(&seen.set.object);
     let mut plan = Plan::default();
     if seen.index >= layout.replicas() {
         plan.step(remove_all(seen));
-        return (plan, None);
+        return Decision { plan, ..Decision::default() };
+    }
+    let mut deadline = None;
+    match termination::judge(seen, &layout, now) {
+        Verdict::Stay => {}
+        Verdict::Wait(end) => deadline = Some(end),
+        Verdict::Terminate => {
+            let plan = termination::plan(seen, now);
+            return Decision { plan, terminates: true, ..Decision::default() };
+        }
     }
     let mut wanted = Wanted { seen, writes: Vec::new(), refused: None };
     let service = children::headless_service(&layout, seen.index);
@@ -50,8 +70,12 @@ pub(super) fn decide(
     }
     let hashes = &seen.set.hashes().templates;
     let set_owner = owner::of_set(&seen.set.object);
+    let held_back = update::is_held_back(&seen.set.object, &seen.set.hashes().generation);
     for place in layout.standalone_cliques(seen.index) {
         let live = seen.cliques.get(&place.name).map(|live| &live.object);
+        if held_back && live.is_some() {
+            continue;
+        }
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
         let clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
         wanted.own(&seen.cliques, &clique);
@@ -67,7 +91,7 @@ pub(super) fn decide(
     }
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
-    (plan, wanted.refused)
+    Decision { plan, refused: wanted.refused, terminates: false, deadline }
 }
 
 /// The base gang and the scaled gangs, for the groups as large as they are now.

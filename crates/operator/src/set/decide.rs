@@ -10,18 +10,22 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finaliz
 use grove_backends::Limit;
 use grove_core::children;
 use grove_core::layout::Layout;
-use grove_core::status::{self, Outcome, SchedulerState};
+use grove_core::status::{self, Outcome, SchedulerState, SetReplica};
+use grove_core::update;
+use grove_runtime::events::Occurrence;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::observe::{Children, Observed};
-use crate::converge;
-use crate::objects::Pod;
+use super::observe::{Children, Observed, Replica};
+use crate::objects::{Hashes, Object, Pod, Set};
 use crate::plan::Plan;
-use crate::world::{AUTOSCALERS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES};
+use crate::world::{
+    AUTOSCALERS, ByName, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES,
+};
+use crate::{converge, events};
 
 /// `children` are asked for only when the set is deleted.
 pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Plan {
@@ -98,37 +102,59 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
         .collect()
 }
 
-/// The status, if it differs from the stored one.
+/// The status, if it differs from the stored one, and what is told when it is written.
 pub(super) fn status(
     seen: &Observed,
     children: &Children,
     outcome: Outcome<'_>,
     scheduler: SchedulerState<'_>,
     now: Timestamp,
-) -> Option<Write> {
+) -> Option<(Write, Vec<Occurrence>)> {
     let set = &seen.set.object;
     if seen.set.meta.deleting {
         return None;
     }
     let layout = Layout::of(set);
-    let hashes = seen.set.hashes();
-    let stored = set.status.as_ref();
-    let current = stored.and_then(|status| status.current_generation_hash.as_deref());
-    let replicas: Vec<_> = (0..layout.replicas())
-        .map(|index| {
-            status::set_replica(
-                &layout,
-                index,
-                |name| children.cliques.get(name).map(|one| &one.object),
-                |name| children.groups.get(name).map(|one| &one.object),
-                &hashes.templates,
-                current,
-            )
-        })
-        .collect();
-    let mut wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
+    let judge = |index| judge(&seen.set, &layout, index, &children.cliques, &children.groups);
+    let replicas: Vec<_> = (0..layout.replicas()).map(judge).collect();
+    let hash = &seen.set.hashes().generation;
+    let mut wanted = status::pod_clique_set(set, hash, &replicas, outcome, now);
     status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
-    converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
+    let resource = Resource::of::<PodCliqueSet>();
+    let write = converge::status(resource, &seen.set.meta, set.status.as_ref(), &wanted)?;
+    Some((write, events::update_steps(&seen.set, &wanted)))
+}
+
+/// Whether the next step of an update can be taken. Of the replicas, only the one whose turn it is is
+/// looked at.
+pub(super) fn update_is_due(seen: &Observed, replica: impl FnOnce(u32) -> Replica) -> bool {
+    if seen.set.meta.deleting {
+        return false;
+    }
+    let layout = Layout::of(&seen.set.object);
+    let judge = |index| {
+        let Replica { cliques, groups } = replica(index);
+        judge(&seen.set, &layout, index, &cliques, &groups)
+    };
+    update::set::is_due(&seen.set.object, &seen.set.hashes().generation, judge)
+}
+
+fn judge(
+    set: &Set,
+    layout: &Layout<'_>,
+    index: u32,
+    cliques: &ByName<Object<PodClique>>,
+    groups: &ByName<Object<PodCliqueScalingGroup>>,
+) -> SetReplica {
+    let Hashes { templates, generation } = set.hashes();
+    status::set_replica(
+        layout,
+        index,
+        |name| cliques.get(name).map(|one| &one.object),
+        |name| groups.get(name).map(|one| &one.object),
+        templates,
+        Some(generation),
+    )
 }
 
 /// Pods that were made for another scheduler than new ones are.

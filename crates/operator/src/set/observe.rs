@@ -43,6 +43,19 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
     })
 }
 
+/// Cliques and groups of one replica.
+pub(super) struct Replica {
+    pub(super) cliques: ByName<Object<PodClique>>,
+    pub(super) groups: ByName<Object<PodCliqueScalingGroup>>,
+}
+
+pub(super) fn of_replica(world: &World, key: &ObjectKey, replica: u32) -> Replica {
+    Replica {
+        cliques: by_name(world.cliques.of_replica(key, replica)),
+        groups: by_name(world.groups.of_replica(key, replica)),
+    }
+}
+
 pub(super) fn children(world: &World, key: &ObjectKey) -> Children {
     Children {
         cliques: by_name(world.cliques.of(key)),

@@ -60,7 +60,9 @@ async fn told(bench: Bench, namespace: Namespace) {
     let replica: About = ("PodCliqueScalingGroupReplicaDeleteSuccessful", "PodCliqueSet", "x");
     until_told(&namespace, OF_GROUPS, &[replica]).await;
     let message = namespace.look(|state| find(state, replica).unwrap()["message"].clone());
-    assert_eq!(message, "Deleted PodCliqueScalingGroup x-0-decode replicaIndex: 1");
+    let expected = "Deleted PodCliqueScalingGroup x-0-decode replicaIndex: 1 (not among the wanted members of its \
+         scaling group)";
+    assert_eq!(message, expected);
     scale(&namespace, SETS, "x", 1).await;
     let removed: [About; 3] = [
         ("PodCliqueDeleteSuccessful", "PodCliqueSet", "x"),

@@ -1,8 +1,15 @@
 //! An operator on a real control plane, under its own role, and ways to watch it.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_macros,
+    unused_imports,
+    reason = "every test binary uses a part of it"
+)]
 #![allow(clippy::print_stdout, reason = "shown when a test fails")]
 
+pub mod bench;
 pub mod cases;
 pub mod kinds;
 pub mod mirror;

@@ -184,6 +184,10 @@ fn mask_status(status: &mut Value, generation: &Value) {
             condition.remove("lastTransitionTime");
         }
     }
+    let progress = status.get_mut("updateProgress").and_then(Value::as_object_mut);
+    for (_, time) in progress.into_iter().flatten().filter(|(key, _)| key.ends_with("At")) {
+        *time = json!("a time");
+    }
     for error in status.get_mut("lastErrors").and_then(Value::as_array_mut).into_iter().flatten() {
         error["observedAt"] = json!("a time");
     }

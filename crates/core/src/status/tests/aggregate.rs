@@ -12,7 +12,11 @@ use crate::{
     children,
     layout::{Clique, Layout},
     pods::testkit::running,
-    status::{GroupReplica, SetReplica, group_replica, pod_clique_set, scaling_group, set_replica},
+    status::{
+        GroupFacts, GroupReplica, Number, SetReplica, group_replica, pod_clique_set, scaling_group,
+        set_replica,
+    },
+    update::{self, testkit::idle},
 };
 
 /// The documented minimal set with everything ready, and its children by name.
@@ -24,6 +28,26 @@ struct Demo {
 
 fn hashes() -> BTreeMap<String, String> {
     ["router", "leader", "worker"].map(|name| (name.to_owned(), "hash".to_owned())).into()
+}
+
+/// The status of a group whose replicas are judged so.
+fn group_status(
+    group: &PodCliqueScalingGroup,
+    generation_hash: &str,
+    replicas: &[GroupReplica],
+    second: i64,
+) -> grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus {
+    let outdated =
+        (!replicas.iter().all(|one| one.current)).then_some(update::group::Outdated::Ready);
+    let seen = |judged: &GroupReplica| update::group::Replica {
+        judged: *judged,
+        outdated,
+        ..update::group::Replica::default()
+    };
+    let replicas: Vec<_> = replicas.iter().map(seen).collect();
+    let group = update::group::Group { object: group, set_replica: 0, replicas: &replicas };
+    let facts = GroupFacts { set: "demo", group, rollout: idle(Some(generation_hash)) };
+    scaling_group(&facts, COMPLETE, at(second))
 }
 
 fn demo() -> Demo {
@@ -65,7 +89,7 @@ impl Demo {
     fn settle_group(&mut self) {
         let replicas = self.group_replicas();
         let group = self.groups.get_mut("demo-0-decode").unwrap();
-        group.status = Some(scaling_group("demo", group, Some("gen"), &replicas, COMPLETE, at(60)));
+        group.status = Some(group_status(group, "gen", &replicas, 60));
     }
 
     fn replica(&self) -> SetReplica {
@@ -88,23 +112,22 @@ impl Demo {
 fn ready_set_reports_what_the_documentation_shows() {
     let demo = demo();
 
-    let status = pod_clique_set(&demo.set, "gen", &[demo.replica()], COMPLETE);
+    let status = pod_clique_set(&demo.set, "gen", &[demo.replica()], COMPLETE, at(60));
 
     insta::assert_json_snapshot!(json!([status, demo.groups["demo-0-decode"].status]));
 }
 
 #[test]
-fn set_without_replicas_omits_the_count_and_keeps_a_known_hash() {
+fn set_without_replicas_omits_the_count() {
     let mut set = demo().set;
     set.spec.replicas = 0;
-    set.status = serde_json::from_value(json!({ "currentGenerationHash": "before" })).unwrap();
 
-    let status = pod_clique_set(&set, "gen", &[], COMPLETE);
+    let status = pod_clique_set(&set, "gen", &[], COMPLETE, at(60));
 
     let written = serde_json::to_value(status).unwrap();
     assert_eq!(written.get("replicas"), None);
     assert_eq!(written["availableReplicas"], 0);
-    assert_eq!(written["currentGenerationHash"], "before");
+    assert_eq!(written["currentGenerationHash"], "gen");
 }
 
 /// Something that happens to one member of the second group replica, and what remains true of it:
@@ -150,7 +173,7 @@ fn group_is_breached_below_its_minimum_and_not_judged_during_an_update() {
     let mut group = demo().groups.remove("demo-0-decode").unwrap();
     let healthy = GroupReplica { healthy: true, ..GroupReplica::default() };
     let judge = |group: &PodCliqueScalingGroup, replicas: &[GroupReplica]| {
-        let status = scaling_group("demo", group, Some("next"), replicas, COMPLETE, at(90));
+        let status = group_status(group, "next", replicas, 90);
         let status = serde_json::to_value(status).unwrap();
         let breached = condition(&status, "MinAvailableBreached");
         (breached["status"].clone(), breached["message"].clone(), status)
@@ -166,17 +189,18 @@ fn group_is_breached_below_its_minimum_and_not_judged_during_an_update() {
         "updateStartedAt": "2026-08-01T10:00:00Z", "podCliqueSetGenerationHash": "next",
     }))
     .unwrap();
-    let current = GroupReplica { current: true, ..healthy };
-    let (breached, message, status) = judge(&group, &[current, current]);
+    let (breached, message, status) = judge(&group, &[healthy, healthy]);
     assert_eq!((breached, message), (json!("Unknown"), json!("Update is in progress")));
     assert_eq!(status["currentPodCliqueSetGenerationHash"], "gen");
 }
 
 #[test]
 fn set_replica_needs_every_clique_and_group() {
-    assert_eq!(demo().replica(), SetReplica { available: true, updated: true });
-    let available = SetReplica { available: true, updated: false };
-    let lost = SetReplica::default();
+    let whole = demo().replica();
+    let one = Number { updated: 1, total: 1 };
+    assert!(whole.available && whole.updated && whole.renewed && whole.scheduled);
+    assert_eq!((whole.breached, whole.cliques, whole.groups), (false, one, one));
+    let (available, lost) = ((true, false), (false, false));
     let mut outdated = demo();
     let status = outdated.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap();
     status.current_pod_template_hash = Some("old".to_owned());
@@ -198,7 +222,8 @@ fn set_replica_needs_every_clique_and_group() {
     assert!(groups_only.replica().updated);
     let group = groups_only.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
     group.current_pod_clique_set_generation_hash = None;
-    assert_eq!(groups_only.replica_against(None), available);
+    let judged = groups_only.replica_against(None);
+    assert_eq!((judged.available, judged.updated), available);
     for (demo, expected) in [
         (outdated, available),
         (unready, lost),
@@ -207,8 +232,15 @@ fn set_replica_needs_every_clique_and_group() {
         (stale, available),
         (short, lost),
     ] {
-        assert_eq!(demo.replica(), expected);
+        let judged = demo.replica();
+        assert_eq!((judged.available, judged.updated), expected);
+        assert!(!judged.renewed);
     }
+    let mut strayed = demo();
+    let status = strayed.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap();
+    status.replicas = 2;
+    let judged = strayed.replica();
+    assert!(judged.updated && !judged.renewed, "a pod above the minimum has another template");
 }
 
 proptest! {
@@ -217,23 +249,25 @@ proptest! {
         flags in prop::collection::vec(any::<[bool; 5]>(), 0..5),
     ) {
         let replica = |[scheduled, available, updated, healthy, current]: [bool; 5]| GroupReplica {
-            scheduled, available, updated, healthy, current,
+            scheduled, available, updated, healthy, sound: healthy, current,
         };
         let replicas: Vec<_> = flags.iter().copied().map(replica).collect();
         let reversed: Vec<_> = replicas.iter().rev().copied().collect();
         let mut demo = demo();
         let group = demo.groups.get_mut("demo-0-decode").unwrap();
-        let status = scaling_group("demo", group, Some("gen"), &replicas, COMPLETE, at(70));
+        let status = group_status(group, "gen", &replicas, 70);
         group.status = Some(status.clone());
-        let again = scaling_group("demo", group, Some("gen"), &reversed, COMPLETE, at(1_000));
+        let again = group_status(group, "gen", &reversed, 1_000);
         prop_assert_eq!(again, status);
 
-        let replica = |flags: &[bool; 5]| SetReplica { available: flags[0], updated: flags[1] };
+        let replica = |flags: &[bool; 5]| SetReplica {
+            available: flags[0], updated: flags[1], ..SetReplica::default()
+        };
         let replicas: Vec<_> = flags.iter().map(replica).collect();
         let reversed: Vec<_> = replicas.iter().rev().copied().collect();
-        let status = pod_clique_set(&demo.set, "gen", &replicas, COMPLETE);
+        let status = pod_clique_set(&demo.set, "gen", &replicas, COMPLETE, at(70));
         demo.set.status = Some(status.clone());
-        prop_assert_eq!(pod_clique_set(&demo.set, "other", &reversed, COMPLETE), status);
+        prop_assert_eq!(pod_clique_set(&demo.set, "gen", &reversed, COMPLETE, at(80)), status);
     }
 }
 

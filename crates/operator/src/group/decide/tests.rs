@@ -38,7 +38,7 @@ impl Scene {
                 }],
             } },
         });
-        let stored: PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
+        let stored: grove_api::PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
         let layout = Layout::of(&stored);
         let group = children::scaling_group(&layout, 0, &layout.groups()[0], None);
         let mut group = as_stored(&group);
@@ -66,7 +66,7 @@ impl Scene {
     }
 
     fn decide(&self) -> Decision {
-        decide(&self.seen())
+        decide(&self.seen(), NOW)
     }
 
     /// The plan as lines.
@@ -105,7 +105,7 @@ fn settled_group_needs_nothing() {
         let scene = Scene::settled(replicas);
         assert_eq!(scene.cliques.len(), 2 * usize::try_from(replicas).unwrap());
 
-        let Decision { plan, waits, refused } = scene.decide();
+        let Decision { plan, waits, refused, .. } = scene.decide();
         assert!(plan.is_empty() && !waits && refused.is_none(), "{replicas}: {plan:?}");
     }
 }
@@ -246,7 +246,7 @@ fn group_without_a_place_is_left_alone() {
     }
     let mut seen = Scene::settled(0).seen();
     seen.set = None;
-    assert!(decide(&seen).plan.is_empty());
+    assert!(decide(&seen, NOW).plan.is_empty());
 }
 
 #[test]
@@ -307,12 +307,14 @@ fn name_of_somebody_else_is_reported_and_the_rest_goes_on() {
 #[test]
 fn status_counts_own_members_and_is_written_once() {
     let mut scene = Scene::settled(2);
-    scene.set["status"] = json!({ "currentGenerationHash": "gen" });
+    let set: grove_api::PodCliqueSet = serde_json::from_value(scene.set.clone()).unwrap();
+    let generation = grove_core::hash::generation_hash(&set);
+    scene.set["status"] = json!({ "currentGenerationHash": generation });
     for clique in scene.cliques.values_mut() {
         let hash = clique["metadata"]["labels"][labels::POD_TEMPLATE_HASH].clone();
         clique["status"] = json!({
             "readyReplicas": 1, "updatedReplicas": 1, "currentPodTemplateHash": hash,
-            "currentPodCliqueSetGenerationHash": "gen",
+            "currentPodCliqueSetGenerationHash": generation,
             "conditions": [
                 { "type": "PodCliqueScheduled", "status": "True", "reason": "r", "message": "" },
             ],
@@ -331,7 +333,7 @@ fn status_counts_own_members_and_is_written_once() {
         (&json!(2), &json!(2))
     );
     assert_eq!(written["observedGeneration"], 1);
-    assert_eq!(written["currentPodCliqueSetGenerationHash"], "gen");
+    assert_eq!(written["currentPodCliqueSetGenerationHash"], generation);
     json_patch::merge(&mut scene.group, &patch);
     assert_eq!(report(&scene), None);
 

@@ -42,7 +42,7 @@ fn backends() -> Registry {
 }
 
 fn decided(seen: &Observed) -> Plan {
-    let (plan, refused) = decide(seen, &backends(), now());
+    let Decision { plan, refused, .. } = decide(seen, &backends(), now());
     assert!(refused.is_none(), "{refused:?}");
     plan
 }
@@ -77,6 +77,95 @@ fn store(seen: &mut Observed, plan: &Plan) {
             other => panic!("unexpected {other}"),
         }
     }
+}
+
+/// A replica with everything in it, of which the named parts report a condition since a time.
+fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
+    let mut seen = observed(set(), 0);
+    let plan = decided(&seen);
+    store(&mut seen, &plan);
+    let layout_set = set();
+    let layout = Layout::of(&layout_set);
+    let owner = owner::of_scaling_group(&seen.groups["demo-0-decode"].object);
+    for place in layout.member_cliques(0, &layout.groups()[0], 0) {
+        let member = children::pod_clique(&layout, &place, "hash", &owner, None);
+        let mut member = json!(member);
+        member["metadata"]["uid"] = json!(place.name);
+        member["metadata"]["resourceVersion"] = json!("2");
+        seen.cliques.insert(place.name.clone(), Arc::new(serde_json::from_value(member).unwrap()));
+    }
+    let reported = |name: &str, object: Value| {
+        let mut object = object;
+        object["metadata"]["creationTimestamp"] = json!("2025-01-01T00:00:00Z");
+        let of_it = rows.iter().filter(|row| row.0 == name);
+        let conditions: Vec<_> = of_it
+            .map(|(_, type_, status, since)| {
+                json!({ "type": type_, "status": status, "lastTransitionTime": since,
+                    "reason": "r", "message": "" })
+            })
+            .collect();
+        object["status"] = json!({ "conditions": conditions });
+        object
+    };
+    for (name, clique) in &mut seen.cliques {
+        let object = reported(name, json!(clique.object));
+        *clique = Arc::new(serde_json::from_value(object).unwrap());
+    }
+    for (name, group) in &mut seen.groups {
+        let mut object = reported(name, json!(group.object));
+        object["status"]["scheduledReplicas"] = json!(0);
+        *group = Arc::new(serde_json::from_value(object).unwrap());
+    }
+    seen
+}
+
+const LOST: &str = "2025-12-31T12:00:00Z";
+const ROUTER: [(&str, &str, &str, &str); 2] = [
+    ("demo-0-router", "MinAvailableBreached", "True", LOST),
+    ("demo-0-router", "PodCliqueScheduled", "False", LOST),
+];
+
+#[test]
+fn a_replica_that_lost_its_minimum_for_too_long_goes_what_was_well_first() {
+    let seen = with_conditions(&ROUTER);
+
+    let Decision { plan, terminates, .. } = decide(&seen, &backends(), now());
+
+    assert!(terminates);
+    assert_eq!(
+        told(&plan),
+        [
+            "merge-patch podcliquescalinggroups demo-0-decode",
+            "delete podcliques demo-0-decode-0-leader",
+            "delete podcliques demo-0-decode-0-worker",
+            "delete podcliques demo-0-router",
+        ]
+    );
+}
+
+#[test]
+fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
+    let early = "2025-12-31T15:59:59Z".parse().unwrap();
+    let before = decide(&with_conditions(&ROUTER), &backends(), early);
+    assert!(!before.terminates);
+    assert_eq!(before.deadline, now().checked_sub(jiff::SignedDuration::from_hours(8)).ok());
+
+    let mut anew = with_conditions(&ROUTER);
+    anew.cliques.remove("demo-0-router");
+    assert!(!decide(&anew, &backends(), now()).terminates);
+}
+
+#[test]
+fn a_termination_that_was_interrupted_goes_on() {
+    let flag = |since| ("demo-0-decode", "GangTerminationInProgress", "True", since);
+    let later = "2025-12-31T16:00:01Z";
+    let rows = |flag| [ROUTER[0], ROUTER[1], flag];
+    let early = "2025-12-31T13:00:00Z".parse().unwrap();
+    let unfinished = with_conditions(&rows(flag(later)));
+    assert!(decide(&unfinished, &backends(), early).terminates);
+    // It was made anew, was up, and is lost again: that is another story.
+    let another = with_conditions(&rows(flag("2025-12-31T10:00:00Z")));
+    assert!(!decide(&another, &backends(), early).terminates);
 }
 
 #[test]
@@ -206,7 +295,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
     other.metadata.uid = Some("a later life".to_owned());
     seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
-    let error = decide(&seen, &backends(), now()).1.unwrap();
+    let error = decide(&seen, &backends(), now()).refused.unwrap();
 
     assert_eq!(
         error.to_string(),

@@ -105,7 +105,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
 fn the_first_status_carries_hash_selector_and_generation() {
     let seen = observed(|set| set.metadata.generation = Some(3));
 
-    let write = status(
+    let (write, told) = status(
         &seen,
         &no_children(),
         Outcome::Complete { generation: Some(3) },
@@ -116,6 +116,7 @@ fn the_first_status_carries_hash_selector_and_generation() {
 
     let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
     assert_eq!(patch["status"]["observedGeneration"], 3);
+    assert_eq!(told, [], "a first hash is no update");
     assert!(patch["status"]["currentGenerationHash"].is_string());
     assert!(patch["status"]["hpaPodSelector"].as_str().unwrap().contains("part-of=demo"));
 }

@@ -1,0 +1,146 @@
+//! Gang termination: what has lost its minimum for too long starts again as a whole.
+//!
+//! A gang of which a part is gone for good only holds resources. After the termination delay of the set
+//! the smallest unit that can start again does: a replica of a scaling group while the group keeps its
+//! minimum without it, else the whole replica of the set. What was never up has lost nothing and is
+//! left to the scheduler. The delay counts from the condition, which outlives the operator.
+
+use std::time::Duration;
+
+use grove_api::condition::Condition;
+use grove_api::condition::{
+    TRUE,
+    min_available::BREACHED,
+    pod_clique::SCHEDULED,
+    pod_clique_scaling_group::{GANG_TERMINATION_ACTIVE, GANG_TERMINATION_IN_PROGRESS},
+};
+use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use jiff::Timestamp;
+
+use crate::admission::DEFAULT_TERMINATION_DELAY;
+use crate::status::condition::{Observation, get, observe};
+use crate::status::created;
+
+/// A condition that changed later than this after the object was created did not get its first value
+/// then.
+const FIRST_VALUE: Duration = Duration::from_secs(5);
+
+/// Time between a breach and its consequence.
+pub fn delay(set: &PodCliqueSet) -> Duration {
+    let delay = set.spec.template.termination_delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
+    // Admission refuses what is not positive.
+    delay.to_std().unwrap_or_default()
+}
+
+/// Since when a PodClique that was up has been below its minimum.
+pub fn clique_breached_since(clique: &PodClique) -> Option<Timestamp> {
+    let conditions = &clique.status.as_ref()?.conditions;
+    let since = since(get(conditions, BREACHED)?)?;
+    let scheduled = get(conditions, SCHEDULED)?;
+    let created = created(&clique.metadata);
+    (scheduled.status == TRUE || is_later_value(scheduled, created)).then_some(since)
+}
+
+/// Since when a scaling group that was healthy has been below its minimum. One that a termination has
+/// not helped yet does not count.
+pub fn group_breached_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
+    let breached = get(&group.status.as_ref()?.conditions, BREACHED)?;
+    let was_healthy = is_later_value(breached, created(&group.metadata));
+    since(breached).filter(|_| was_healthy && !is_in_progress(group))
+}
+
+/// Whether a group is recovering from a termination.
+pub fn is_in_progress(group: &PodCliqueScalingGroup) -> bool {
+    in_progress_since(group).is_some()
+}
+
+/// When the replica of the set that a group belongs to was terminated, if the group has not recovered.
+pub fn in_progress_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
+    let condition = get(&group.status.as_ref()?.conditions, GANG_TERMINATION_IN_PROGRESS)?;
+    since(condition)
+}
+
+fn since(condition: &Condition) -> Option<Timestamp> {
+    let since = condition.last_transition_time.as_ref()?.0;
+    (condition.status == TRUE).then_some(since)
+}
+
+/// Whether a condition has had another value before.
+fn is_later_value(condition: &Condition, created: Option<Timestamp>) -> bool {
+    let changed = condition.last_transition_time.as_ref().map(|time| time.0);
+    let (Some(changed), Some(created)) = (changed, created) else { return false };
+    created.checked_add(FIRST_VALUE).is_ok_and(|first| changed > first)
+}
+
+/// What follows from breaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Stay,
+    /// It is terminated at this time if it does not recover.
+    Wait(Timestamp),
+    /// It is terminated now.
+    Terminate,
+}
+
+/// Judges something with breaches that began at these times.
+pub fn verdict(
+    breaches: impl IntoIterator<Item = Timestamp>,
+    delay: Duration,
+    now: Timestamp,
+) -> Verdict {
+    let Some(first) = breaches.into_iter().min() else { return Verdict::Stay };
+    // A delay beyond the end of time never ends.
+    match first.checked_add(delay) {
+        Ok(end) if end <= now => Verdict::Terminate,
+        Ok(end) => Verdict::Wait(end),
+        Err(_) => Verdict::Stay,
+    }
+}
+
+/// Judges the replicas of a scaling group, each by the breaches of its members. They all stay when the
+/// group would fall below its minimum without the breached ones: then the whole replica of the set is at
+/// stake.
+pub fn group_replicas(
+    group: &PodCliqueScalingGroup,
+    replicas: &[Vec<Timestamp>],
+    delay: Duration,
+    now: Timestamp,
+) -> Vec<Verdict> {
+    let whole = replicas.iter().filter(|breaches| breaches.is_empty()).count();
+    let minimum = usize::try_from(group.spec.min_available.unwrap_or(1)).unwrap_or_default();
+    let judge = |breaches: &Vec<Timestamp>| {
+        if whole < minimum {
+            return Verdict::Stay;
+        }
+        verdict(breaches.iter().copied(), delay, now)
+    };
+    replicas.iter().map(judge).collect()
+}
+
+/// The status of a group whose replica of the set is about to be terminated.
+pub fn announced(
+    group: &PodCliqueScalingGroup,
+    set_replica: u32,
+    now: Timestamp,
+) -> PodCliqueScalingGroupStatus {
+    let mut status = group.status.clone().unwrap_or_default();
+    let message = format!(
+        "Gang termination fired at PCS-replica scope for PCS replica {set_replica}; this PCSG's \
+         PodCliques were deleted as part of the recycle"
+    );
+    let seen = Observation {
+        type_: GANG_TERMINATION_IN_PROGRESS,
+        status: TRUE,
+        reason: GANG_TERMINATION_ACTIVE,
+        message,
+        generation: group.metadata.generation,
+        since: None,
+    };
+    observe(&mut status.conditions, seen, now);
+    status
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+use grove_api::PodCliqueScalingGroup;
+use serde_json::json;
+
+use super::at;
+use crate::status::{GroupFacts, GroupReplica, Outcome, scaling_group};
+use crate::update::Rollout;
+use crate::update::group::{Group, Outdated, Replica, outdated};
+use crate::update::testkit::{idle, rolling};
+
+const READY: Replica = Replica {
+    judged: GroupReplica {
+        scheduled: true,
+        available: true,
+        updated: true,
+        healthy: true,
+        sound: true,
+        current: true,
+    },
+    outdated: None,
+    updated_members: 2,
+    members: 2,
+};
+
+/// A group of replica 0 of its set.
+struct Run {
+    object: PodCliqueScalingGroup,
+    replicas: Vec<Replica>,
+    clock: i64,
+}
+
+impl Run {
+    fn new(replicas: usize, minimum: i32) -> Self {
+        let object = serde_json::from_value(json!({
+            "metadata": { "name": "g", "generation": 1 },
+            "spec": { "replicas": replicas, "minAvailable": minimum, "cliqueNames": ["a", "b"] },
+        }))
+        .unwrap();
+        let mut run = Self { object, replicas: vec![READY; replicas], clock: 0 };
+        run.report(&idle(Some("A")));
+        run
+    }
+
+    /// All replicas have another template than the set now has.
+    fn change(&mut self) {
+        for replica in &mut self.replicas {
+            let ready = replica.judged.available;
+            replica.outdated = Some(if ready { Outdated::Ready } else { Outdated::Useless });
+            replica.judged.updated = false;
+            replica.judged.current = false;
+            replica.updated_members = 0;
+        }
+    }
+
+    fn report(&mut self, rollout: &Rollout<'_>) {
+        self.clock += 1;
+        let group = Group { object: &self.object, set_replica: 0, replicas: &self.replicas };
+        let facts = GroupFacts { set: "demo", group, rollout: *rollout };
+        let outcome = Outcome::Complete { generation: Some(1) };
+        let status = scaling_group(&facts, outcome, at(self.clock));
+        self.object.status = Some(status);
+    }
+
+    /// Replicas that go; they come back at once, not ready yet.
+    fn replace(&mut self, rollout: &Rollout<'_>) -> Vec<usize> {
+        let group = Group { object: &self.object, set_replica: 0, replicas: &self.replicas };
+        let gone = outdated(&group, rollout);
+        for index in &gone {
+            let judged = GroupReplica { current: true, ..GroupReplica::default() };
+            self.replicas[*index] = Replica { judged, updated_members: 0, ..READY };
+        }
+        gone
+    }
+
+    fn step(&mut self, rollout: &Rollout<'_>) -> Vec<usize> {
+        self.report(rollout);
+        self.replace(rollout)
+    }
+
+    fn progress(&self) -> String {
+        let status = self.object.status.as_ref().unwrap();
+        let Some(progress) = &status.update_progress else { return "none".to_owned() };
+        let selected = progress.ready_replica_indices_selected_to_update.as_ref();
+        format!(
+            "{} {} {:?} {}/{}",
+            progress.pod_clique_set_generation_hash,
+            if progress.update_ended_at.is_some() { "ended" } else { "runs" },
+            selected.map(|it| (it.current, it.completed.clone())),
+            progress.updated_pod_cliques_count,
+            progress.total_pod_cliques_count,
+        )
+    }
+}
+
+#[test]
+fn ready_replicas_go_one_by_one_from_the_lowest() {
+    let mut run = Run::new(3, 2);
+    assert_eq!(run.progress(), "none", "a new group has nothing to update");
+    run.change();
+    assert_eq!(run.step(&rolling("B", 1)), [0; 0], "it is the turn of another replica");
+    assert_eq!(run.progress(), "none");
+    for index in 0..3 {
+        assert_eq!(run.step(&rolling("B", 0)), [index]);
+        assert_eq!(run.step(&rolling("B", 0)), [0; 0], "it is not complete yet");
+        let breached = &run.object.status.as_ref().unwrap().conditions[0];
+        assert_eq!((&*breached.status, &*breached.reason), ("Unknown", "UpdateInProgress"));
+        run.replicas[index] = READY;
+    }
+    assert_eq!(run.step(&rolling("B", 0)), [0; 0]);
+    assert_eq!(run.progress(), "B ended None 6/6");
+    let status = run.object.status.as_ref().unwrap();
+    assert_eq!(status.current_pod_clique_set_generation_hash.as_deref(), Some("B"));
+    assert_eq!(status.conditions[0].status, "False");
+}
+
+#[test]
+fn useless_replicas_go_at_once_and_below_the_minimum_no_ready_one_does() {
+    let mut run = Run::new(3, 2);
+    for index in [0, 2] {
+        run.replicas[index].judged = GroupReplica::default();
+    }
+    run.change();
+    assert_eq!(run.step(&rolling("B", 0)), [0, 2]);
+    assert_eq!(run.step(&rolling("B", 0)), [0; 0], "one available is less than the minimum");
+    run.replicas[0] = READY;
+    assert_eq!(run.step(&rolling("B", 0)), [1]);
+    assert_eq!(run.progress(), "B runs Some((1, [])) 2/6");
+}
+
+#[test]
+fn a_selected_replica_that_is_scaled_in_is_not_waited_for() {
+    let mut run = Run::new(3, 1);
+    run.change();
+    run.replicas[0] = READY;
+    run.replicas[1] = READY;
+    assert_eq!(run.step(&rolling("B", 0)), [2]);
+    run.replicas.pop();
+    run.object.spec.replicas = 2;
+    run.step(&rolling("B", 0));
+    assert_eq!(run.progress(), "B ended None 4/4");
+}
+
+#[test]
+fn another_change_starts_over_and_a_pause_begins_nothing() {
+    let mut run = Run::new(2, 1);
+    run.change();
+    assert_eq!(run.step(&rolling("B", 0)), [0]);
+    run.replicas[0] = READY;
+    assert_eq!(run.step(&Rollout { paused: true, ..rolling("B", 0) }), [0; 0]);
+    run.change();
+    assert_eq!(run.step(&rolling("C", 0)), [0]);
+    assert_eq!(run.progress(), "C runs Some((0, [])) 0/4");
+}
+
+#[test]
+fn on_delete_is_over_at_once() {
+    let mut run = Run::new(2, 1);
+    let on_delete = |hash| Rollout { on_delete: true, ..idle(Some(hash)) };
+    run.report(&on_delete("A"));
+    assert_eq!(run.progress(), "A ended None 4/4", "also for a new group");
+    run.change();
+    assert_eq!(run.step(&on_delete("B")), [0; 0]);
+    assert_eq!(run.progress(), "B ended None 0/4");
+}
+
+#[test]
+fn after_a_termination_only_members_that_say_so_are_healthy() {
+    use crate::termination::{announced, is_in_progress};
+    let mut run = Run::new(1, 1);
+    run.object.status = Some(announced(&run.object, 0, at(50)));
+    let silent = GroupReplica { healthy: true, ..GroupReplica::default() };
+    run.replicas[0].judged = silent;
+    run.report(&idle(Some("A")));
+    assert_eq!(run.object.status.as_ref().unwrap().conditions[0].status, "True");
+    assert!(is_in_progress(&run.object));
+    run.replicas[0] = READY;
+    run.report(&idle(Some("A")));
+    assert!(!is_in_progress(&run.object));
+    run.replicas[0].judged = silent;
+    run.report(&idle(Some("A")));
+    assert_eq!(run.object.status.as_ref().unwrap().conditions[0].status, "False");
+}
