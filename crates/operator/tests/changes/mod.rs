@@ -1,0 +1,98 @@
+//! The stories, by subject.
+
+pub(crate) mod termination;
+pub(crate) mod updates;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::support::kinds::{CLIQUES, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
+use crate::support::mirror::{Namespace, State, condition, name_of, text};
+
+/// Gives all cliques of a set another template.
+async fn set_image(namespace: &Namespace, set: &str, image: &str) {
+    let mut cliques = namespace.object(SETS, set)["spec"]["template"]["cliques"].clone();
+    for clique in cliques.as_array_mut().unwrap() {
+        clique["spec"]["podSpec"]["containers"][0]["image"] = image.into();
+    }
+    let patch = json!({ "spec": { "template": { "cliques": cliques } } });
+    namespace.patch(SETS, set, patch).await;
+}
+
+/// Waits until a set is complete with this image in all its pods, and its update is over.
+async fn until_updated(namespace: &Namespace, set: &str, image: &str, pods: usize) {
+    let what = format!("{set} is updated to {image}, with {pods} pods");
+    namespace
+        .until_is(&what, |state| {
+            let all = state.of(PODS);
+            let progress = &state.get(SETS, set).unwrap()["status"]["updateProgress"];
+            all.len() == pods
+                && all.iter().all(|pod| pod["spec"]["containers"][0]["image"] == image)
+                && state.is_complete()
+                && !progress["updateEndedAt"].is_null()
+        })
+        .await;
+}
+
+fn is_ready(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null() && condition(pod, "Ready")["status"] == "True"
+}
+
+/// Every version of every pod since a moment, in order.
+fn pods_since(state: &State, mark: usize) -> Vec<Arc<Value>> {
+    let since = state.history[mark..].iter();
+    since.filter(|(kind, _)| *kind == PODS).map(|(_, pod)| pod.clone()).collect()
+}
+
+/// The lowest number of ready pods at any moment since one, of those that a choice is about.
+fn fewest_ready(state: &State, mark: usize, choice: impl Fn(&Value) -> bool) -> usize {
+    let mut ready = BTreeMap::<String, bool>::new();
+    let mut fewest = usize::MAX;
+    for (number, (kind, pod)) in state.history.iter().enumerate() {
+        if *kind != PODS || !choice(pod) {
+            continue;
+        }
+        ready.insert(text(&pod["metadata"]["uid"]).to_owned(), is_ready(pod));
+        if number >= mark {
+            fewest = fewest.min(ready.values().filter(|is| **is).count());
+        }
+    }
+    fewest
+}
+
+/// Names of objects in the order in which they were deleted since a moment.
+fn deleted_since(state: &State, kind: Kind, mark: usize) -> Vec<Arc<Value>> {
+    let mut seen = std::collections::BTreeSet::new();
+    let since = state.history[mark..].iter().filter(|(of, _)| *of == kind);
+    let going = since.filter(|(_, one)| !one["metadata"]["deletionTimestamp"].is_null());
+    let first = going.filter(|(_, one)| seen.insert(text(&one["metadata"]["uid"]).to_owned()));
+    first.map(|(_, one)| one.clone()).collect()
+}
+
+fn uid_of(namespace: &Namespace, kind: Kind, name: &str) -> Value {
+    namespace.object(kind, name)["metadata"]["uid"].clone()
+}
+
+fn uids_of_cliques(namespace: &Namespace) -> BTreeMap<String, Value> {
+    namespace.look(|state| {
+        let cliques = state.of(CLIQUES).into_iter();
+        cliques.map(|one| (name_of(one), one["metadata"]["uid"].clone())).collect()
+    })
+}
+
+/// What the scheduler was told about gangs: uid and spec, by name.
+fn scheduler_groups(namespace: &Namespace) -> BTreeMap<String, (Value, Value)> {
+    namespace.look(|state| {
+        let groups = [KAI_GROUPS, KUBE_GROUPS].into_iter().flat_map(|kind| state.of(kind));
+        let told = |one: &Arc<Value>| {
+            (name_of(one), (one["metadata"]["uid"].clone(), one["spec"].clone()))
+        };
+        groups.map(told).collect()
+    })
+}
+
+fn mark(namespace: &Namespace) -> usize {
+    namespace.look(|state| state.history.len())
+}

@@ -1,0 +1,508 @@
+//! The operator through failure and change, in virtual time.
+//!
+//! The whole operator runs against an API server in memory, with nodes that can be lost and pods that
+//! can fail. Time passes only when nothing is left to do, so hours take milliseconds, and a sequence of
+//! events happens the same way every time. The same stories on a real control plane are in
+//! `real_changes.rs`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "a test may fail, and owns its tasks"
+)]
+
+#[path = "simulation/api.rs"]
+mod api;
+#[path = "simulation/cluster.rs"]
+mod cluster;
+
+use std::collections::BTreeSet;
+
+use cluster::{BROKEN, Cluster, is_ready, label, node_of};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn clique(name: &str, replicas: i32, minimum: i32) -> Value {
+    json!({ "name": name, "spec": {
+        "roleName": name, "replicas": replicas, "minAvailable": minimum,
+        "podSpec": { "containers": [{ "name": "c", "image": "a" }] },
+    }})
+}
+
+/// A set `x`, as admission would have it.
+fn set(replicas: i32, cliques: &[Value], groups: &[Value]) -> Value {
+    json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
+        "metadata": { "name": "x" },
+        "spec": { "replicas": replicas, "template": {
+            "cliques": cliques, "podCliqueScalingGroups": groups,
+            "cliqueStartupType": "CliqueStartupTypeAnyOrder", "terminationDelay": "10s",
+        }},
+    })
+}
+
+fn group(name: &str, cliques: &[&str], replicas: i32, minimum: i32) -> Value {
+    json!({ "name": name, "cliqueNames": cliques, "replicas": replicas, "minAvailable": minimum })
+}
+
+/// Two pods alone, and a group of two cliques that runs twice, half of it in the base gang.
+fn small(replicas: i32) -> Value {
+    let cliques = [clique("a", 2, 1), clique("b", 1, 1), clique("c", 2, 2)];
+    set(replicas, &cliques, &[group("g", &["b", "c"], 2, 1)])
+}
+
+/// Runs a story in virtual time.
+fn story<T>(run: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(run)
+}
+
+async fn settled(nodes: &[usize], set: Value) -> Cluster {
+    let mut cluster = Cluster::new(nodes).await;
+    cluster.create(set);
+    cluster.until_settled(60).await;
+    // Long enough that a change of conditions is not taken for their first value.
+    cluster.run(10).await;
+    cluster.deleted.clear();
+    cluster
+}
+
+fn uids(cluster: &Cluster) -> BTreeSet<String> {
+    let cliques = cluster.api.all("podcliques");
+    cliques.iter().map(|one| one["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Names of what was deleted, pods by their clique.
+fn deleted(cluster: &Cluster) -> Vec<String> {
+    let name = |one: &Value| {
+        let clique = label(one, "grove.io/podclique");
+        let own = one["metadata"]["name"].as_str().unwrap();
+        if one["spec"]["containers"].is_null() {
+            own.to_owned()
+        } else {
+            format!("pod of {clique}")
+        }
+    };
+    cluster.deleted.iter().map(name).collect()
+}
+
+// === termination ===
+
+#[test]
+fn a_clique_that_lost_its_nodes_starts_again_after_the_delay_and_once() {
+    story(async {
+        let mut cluster = settled(&[2, 0], set(1, &[clique("a", 2, 2)], &[])).await;
+        let first = uids(&cluster);
+        let lost = cluster.now();
+        cluster.lose(0);
+        cluster.run(9).await;
+        assert_eq!(uids(&cluster), first, "the delay is not over");
+        cluster.run(2).await;
+        assert_ne!(uids(&cluster), first, "lost at {lost}");
+        let second = uids(&cluster);
+        cluster.run(60).await;
+        assert_eq!(uids(&cluster), second, "what was not scheduled again has nothing to lose");
+        cluster.nodes[1] = 2;
+        cluster.until_settled(60).await;
+        assert_eq!(uids(&cluster), second);
+    });
+}
+
+#[test]
+fn a_clique_that_has_its_minimum_back_in_time_stays() {
+    story(async {
+        let mut cluster = settled(&[2, 0], set(1, &[clique("a", 2, 2)], &[])).await;
+        let first = uids(&cluster);
+        cluster.lose(0);
+        cluster.run(6).await;
+        cluster.nodes[1] = 2;
+        cluster.run(60).await;
+        assert_eq!(uids(&cluster), first);
+    });
+}
+
+#[test]
+fn a_clique_that_flaps_faster_than_the_delay_stays() {
+    story(async {
+        let mut cluster = settled(&[2], set(1, &[clique("a", 2, 2)], &[])).await;
+        let first = uids(&cluster);
+        for round in 0..10 {
+            let pod = cluster.api.all("pods")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+            cluster.set_ready(&pod, round % 2 == 1);
+            cluster.run(7).await;
+        }
+        assert_eq!(uids(&cluster), first);
+        let pod = cluster.api.all("pods")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        cluster.set_ready(&pod, false);
+        cluster.run(12).await;
+        assert_ne!(uids(&cluster), first, "and when it stays down it goes");
+    });
+}
+
+#[test]
+fn what_never_was_scheduled_is_left_to_the_scheduler() {
+    story(async {
+        let mut cluster = Cluster::new(&[1]).await;
+        cluster.create(small(1));
+        cluster.run(5).await;
+        let first = uids(&cluster);
+        cluster.run(120).await;
+        assert_eq!(uids(&cluster), first);
+        assert_eq!(deleted(&cluster), [""; 0]);
+    });
+}
+
+#[test]
+fn a_deadline_that_passed_while_nobody_watched_is_met_at_once() {
+    story(async {
+        let mut cluster = settled(&[2], set(1, &[clique("a", 2, 2)], &[])).await;
+        let first = uids(&cluster);
+        cluster.lose(0);
+        cluster.run(3).await;
+        cluster.kill();
+        cluster.run(60).await;
+        assert_eq!(uids(&cluster), first);
+        cluster.start();
+        cluster.run(2).await;
+        assert_ne!(uids(&cluster), first);
+    });
+}
+
+#[test]
+fn the_delay_can_be_changed_while_it_runs() {
+    story(async {
+        let mut cluster = settled(&[2], set(1, &[clique("a", 2, 2)], &[])).await;
+        let first = uids(&cluster);
+        cluster.lose(0);
+        cluster.run(5).await;
+        cluster.edit_set(|set| set["spec"]["template"]["terminationDelay"] = json!("1m0s"));
+        cluster.run(40).await;
+        assert_eq!(uids(&cluster), first);
+        cluster.edit_set(|set| set["spec"]["template"]["terminationDelay"] = json!("30s"));
+        cluster.run(2).await;
+        assert_ne!(uids(&cluster), first);
+    });
+}
+
+#[test]
+fn a_replica_of_a_group_goes_alone_while_the_group_keeps_its_minimum() {
+    story(async {
+        let set = set(2, &[clique("a", 1, 1), clique("b", 1, 1)], &[group("g", &["b"], 3, 2)]);
+        let mut cluster = settled(&[100], set).await;
+        let fail = |cluster: &Cluster, clique: &str| {
+            let pods = cluster.api.all("pods");
+            for pod in pods.iter().filter(|pod| label(pod, "grove.io/podclique") == clique) {
+                cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), false);
+            }
+        };
+        fail(&cluster, "x-1-g-2-b");
+        cluster.run(9).await;
+        assert_eq!(deleted(&cluster), [""; 0]);
+        cluster.until_settled(30).await;
+        assert_eq!(deleted(&cluster), ["x-1-g-2-b", "pod of x-1-g-2-b"]);
+
+        // Two of three are below the minimum: the whole replica starts again, and no other.
+        cluster.deleted.clear();
+        fail(&cluster, "x-0-g-1-b");
+        fail(&cluster, "x-0-g-2-b");
+        cluster.run(11).await;
+        cluster.until_settled(30).await;
+        let cliques: BTreeSet<String> =
+            deleted(&cluster).into_iter().filter(|name| !name.starts_with("pod")).collect();
+        assert_eq!(
+            cliques,
+            ["x-0-a", "x-0-g-0-b", "x-0-g-1-b", "x-0-g-2-b"].map(str::to_owned).into()
+        );
+    });
+}
+
+#[test]
+fn a_group_that_stays_down_takes_its_replica_along_once() {
+    story(async {
+        let set = set(1, &[clique("a", 1, 1), clique("b", 2, 2)], &[group("g", &["b"], 1, 1)]);
+        let mut cluster = settled(&[2, 1], set).await;
+        // There is room for one pod left: never for the group.
+        let node = cluster.api.all("pods").iter().filter_map(node_of).max().unwrap();
+        assert_eq!(node, 1);
+        cluster.lose(0);
+        cluster.run(300).await;
+        let cliques: Vec<String> =
+            deleted(&cluster).into_iter().filter(|name| !name.starts_with("pod")).collect();
+        assert_eq!(cliques.len(), 2, "{cliques:?}");
+        let flag = |cluster: &Cluster| {
+            let group = cluster.api.get("podcliquescalinggroups", "x-0-g").unwrap();
+            group["status"]["conditions"].to_string().contains("GangTerminationActive")
+        };
+        assert!(flag(&cluster));
+        cluster.nodes[0] = 2;
+        cluster.until_settled(60).await;
+        assert!(!flag(&cluster));
+        assert_eq!(deleted(&cluster).iter().filter(|name| !name.starts_with("pod")).count(), 2);
+    });
+}
+
+// === updates ===
+
+/// The replicas of the set that pods were deleted from, each time that it was another one.
+fn order_of_replicas(cluster: &Cluster) -> Vec<String> {
+    let replica = |one: &Value| label(one, "grove.io/podcliqueset-replica-index").to_owned();
+    let mut order: Vec<String> = cluster.deleted.iter().map(replica).collect();
+    order.dedup();
+    order
+}
+
+#[test]
+fn replicas_are_updated_one_by_one_and_never_below_the_floor() {
+    story(async {
+        let cliques = [clique("a", 2, 2), clique("b", 3, 2), clique("c", 1, 1)];
+        let mut cluster = settled(&[100], set(4, &cliques, &[])).await;
+        cluster.fewest_ready = usize::MAX;
+        cluster.set_image(None, "b");
+        cluster.until_settled(300).await;
+        assert_eq!(order_of_replicas(&cluster), ["0", "1", "2", "3"]);
+        assert_eq!(cluster.deleted.len(), 24, "every pod once");
+        // In one replica at a time, each clique misses one pod.
+        assert!(cluster.fewest_ready >= 24 - 3, "{}", cluster.fewest_ready);
+        cluster.run(60).await;
+        assert_eq!(cluster.deleted.len(), 24);
+    });
+}
+
+#[test]
+fn groups_are_updated_replica_by_replica_and_others_are_left_alone() {
+    story(async {
+        let mut cluster = settled(&[100], small(2)).await;
+        cluster.set_image(Some(2), "b");
+        cluster.until_settled(300).await;
+        let names = deleted(&cluster);
+        let cliques: Vec<&str> =
+            names.iter().filter(|name| !name.starts_with("pod")).map(|name| &name[..5]).collect();
+        assert_eq!(cliques, ["x-0-g"; 4].into_iter().chain(["x-1-g"; 4]).collect::<Vec<_>>());
+        assert!(!names.iter().any(|name| name.ends_with("-a")), "another template: {names:?}");
+    });
+}
+
+#[test]
+fn a_template_that_does_not_work_stops_the_update() {
+    story(async {
+        let mut cluster = settled(&[100], set(3, &[clique("a", 2, 1)], &[])).await;
+        cluster.edit_set(|set| {
+            set["spec"]["template"]["cliques"][0]["annotations"] = json!({ BROKEN: "yes" });
+        });
+        cluster.run(600).await;
+        assert_eq!(deleted(&cluster), ["pod of x-0-a"]);
+        let ready = cluster.api.all("pods").iter().filter(|pod| is_ready(pod)).count();
+        assert_eq!(ready, 5);
+        // Back to what worked: one pod has to be made anew.
+        cluster.edit_set(|set| {
+            set["spec"]["template"]["cliques"][0]["annotations"] = json!({});
+        });
+        cluster.until_settled(60).await;
+        assert_eq!(deleted(&cluster), ["pod of x-0-a", "pod of x-0-a"]);
+    });
+}
+
+#[test]
+fn another_change_during_an_update_leads_to_the_newest_template() {
+    story(async {
+        let mut cluster = settled(&[100], set(3, &[clique("a", 2, 1)], &[])).await;
+        cluster.set_image(None, "b");
+        cluster.run(1).await;
+        assert!(!cluster.deleted.is_empty());
+        cluster.set_image(None, "c");
+        cluster.until_settled(300).await;
+        // Pods that are current are not replaced: whatever had `b` went once more, no pod twice more.
+        assert!(cluster.deleted.len() <= 6 + 6, "{:?}", deleted(&cluster));
+    });
+}
+
+#[test]
+fn an_update_can_be_paused_and_scaled_and_its_set_deleted() {
+    story(async {
+        let mut cluster = settled(&[100], set(3, &[clique("a", 2, 1)], &[])).await;
+        let pause = |cluster: &Cluster, value: Value| {
+            cluster.edit_set(|set| {
+                set["metadata"]["annotations"] = json!({ "grove.io/rollout-paused": value });
+            });
+        };
+        pause(&cluster, json!("true"));
+        cluster.set_image(None, "b");
+        cluster.run(60).await;
+        assert_eq!(deleted(&cluster), [""; 0], "nothing begins");
+        cluster
+            .api
+            .delete("pods", cluster.api.all("pods")[0]["metadata"]["name"].as_str().unwrap());
+        cluster.run(5).await;
+        let images: BTreeSet<String> = cluster
+            .api
+            .all("pods")
+            .iter()
+            .map(|pod| pod["spec"]["containers"][0]["image"].to_string())
+            .collect();
+        assert_eq!(images, ["\"a\"".to_owned()].into(), "what is lost comes back as it was");
+        pause(&cluster, json!("false"));
+        cluster.run(1).await;
+        cluster.edit_set(|set| set["spec"]["replicas"] = json!(5));
+        cluster.run(1).await;
+        cluster.edit_set(|set| set["spec"]["replicas"] = json!(2));
+        cluster.until_settled(120).await;
+        cluster.set_image(None, "c");
+        cluster.run(1).await;
+        cluster.api.delete("podcliquesets", "x");
+        cluster.run(30).await;
+        for plural in ["podcliquesets", "podcliques", "podgangs", "pods", "services"] {
+            assert_eq!(cluster.api.all(plural), [Value::Null; 0], "{plural}");
+        }
+    });
+}
+
+#[test]
+fn on_delete_changes_what_users_delete() {
+    story(async {
+        let mut one = small(1);
+        one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
+        let mut cluster = settled(&[100], one).await;
+        cluster.set_image(None, "b");
+        cluster.run(30).await;
+        assert_eq!(deleted(&cluster), [""; 0]);
+        let set = cluster.api.get("podcliquesets", "x").unwrap();
+        assert!(!set["status"]["updateProgress"]["updateEndedAt"].is_null());
+        assert_eq!(set["status"]["updatedReplicas"], 0);
+        for pod in cluster.api.all("pods") {
+            cluster.api.delete("pods", pod["metadata"]["name"].as_str().unwrap());
+        }
+        cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn an_update_goes_on_wherever_the_operator_was_killed() {
+    for moment in 0..30 {
+        story(async move {
+            let mut cluster = settled(&[100], small(2)).await;
+            cluster.set_image(None, "b");
+            for _ in 0..=moment {
+                cluster.tick().await;
+            }
+            cluster.kill();
+            cluster.run(2).await;
+            cluster.start();
+            cluster.until_settled(300).await;
+        });
+    }
+}
+
+// === anything ===
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    ScaleSet(i32),
+    ScaleGroup(i32),
+    ScaleClique(i32),
+    Image(Option<usize>, &'static str),
+    FailPod(usize),
+    RecoverPods,
+    LoseNode(usize),
+    RestoreNodes,
+    Kill,
+    Start,
+    Wait(u64),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let image = prop::sample::select(vec!["a", "b", "c"]);
+    let clique = prop::option::of(0_usize..3);
+    prop_oneof![
+        1 => (0_i32..4).prop_map(Event::ScaleSet),
+        1 => (1_i32..4).prop_map(Event::ScaleGroup),
+        1 => (1_i32..4).prop_map(Event::ScaleClique),
+        3 => (clique, image).prop_map(|(clique, image)| Event::Image(clique, image)),
+        2 => (0_usize..20).prop_map(Event::FailPod),
+        1 => Just(Event::RecoverPods),
+        1 => (0_usize..3).prop_map(Event::LoseNode),
+        1 => Just(Event::RestoreNodes),
+        1 => Just(Event::Kill),
+        1 => Just(Event::Start),
+        6 => (1_u64..200).prop_map(Event::Wait),
+    ]
+}
+
+const ROOM: usize = 12;
+
+async fn happen(cluster: &mut Cluster, event: Event) {
+    let pods = cluster.api.all("pods");
+    match event {
+        Event::ScaleSet(replicas) => {
+            cluster.edit_set(|set| set["spec"]["replicas"] = replicas.into());
+        }
+        Event::ScaleGroup(replicas) => {
+            cluster.api.edit("podcliquescalinggroups", "x-0-g", |group| {
+                group["spec"]["replicas"] = replicas.into();
+            });
+        }
+        Event::ScaleClique(replicas) => {
+            cluster.api.edit("podcliques", "x-0-a", |clique| {
+                clique["spec"]["replicas"] = replicas.into();
+            });
+        }
+        Event::Image(clique, image) => cluster.set_image(clique, image),
+        Event::FailPod(index) => {
+            let running: Vec<&Value> = pods.iter().filter(|pod| is_ready(pod)).collect();
+            if !running.is_empty() {
+                let pod = running[index % running.len()];
+                cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), false);
+            }
+        }
+        Event::RecoverPods => recover(cluster),
+        Event::LoseNode(node) => cluster.lose(node),
+        Event::RestoreNodes => cluster.nodes.fill(ROOM),
+        Event::Kill => cluster.kill(),
+        Event::Start => {
+            if !cluster.is_running() {
+                cluster.start();
+            }
+        }
+        Event::Wait(ticks) => {
+            for _ in 0..ticks {
+                cluster.tick().await;
+            }
+        }
+    }
+}
+
+fn recover(cluster: &Cluster) {
+    for pod in cluster.api.all("pods") {
+        if node_of(&pod).is_some() {
+            cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), true);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever happens in whatever order: nothing is deleted without a reason on the way, and at rest
+    /// everything is what the set says.
+    #[test]
+    fn everything_comes_to_rest(sequence in prop::collection::vec(events(), 1..25)) {
+        story(async move {
+            let mut cluster = settled(&[ROOM; 3], small(2)).await;
+            for event in sequence {
+                happen(&mut cluster, event).await;
+            }
+            cluster.nodes.fill(ROOM * 4);
+            if !cluster.is_running() {
+                cluster.start();
+            }
+            recover(&cluster);
+            cluster.until_settled(400).await;
+            let calm = cluster.deleted.len();
+            cluster.run(60).await;
+            prop_assert_eq!(cluster.deleted.len(), calm);
+            Ok(())
+        })?;
+    }
+}

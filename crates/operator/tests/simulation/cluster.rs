@@ -1,0 +1,419 @@
+//! A cluster in memory and in virtual time: the API server, nodes with room for pods, and an operator
+//! that can be killed. Everything the operator deletes is checked as it happens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use grove_api::{OperatorConfiguration, PodCliqueSet};
+use grove_operator::{Identity, OperatorError, Options, WebhookAddress};
+use grove_runtime::clock::Clock;
+use grove_runtime::process::Env;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::api::{Api, Change};
+
+/// On pods that never become ready.
+pub const BROKEN: &str = "test/broken";
+const TICK: Duration = Duration::from_millis(100);
+const START: i64 = 1_800_000_000;
+
+pub struct Cluster {
+    pub api: Api,
+    pub clock: Clock,
+    /// Pods that each node has room for; a node that is down has none.
+    pub nodes: Vec<usize>,
+    operator: Option<JoinHandle<Result<(), OperatorError>>>,
+    starts: u32,
+    /// What was deleted, in order: pods and cliques.
+    pub deleted: Vec<Value>,
+    /// The lowest number of ready pods since it was set.
+    pub fewest_ready: usize,
+    /// What the nodes have seen, and how much room there was.
+    seen: (u64, Vec<usize>),
+}
+
+impl Cluster {
+    pub async fn new(nodes: &[usize]) -> Self {
+        let clock = Clock::at(Timestamp::from_second(START).unwrap());
+        let api = Api::new(clock.clone());
+        let mut cluster = Self {
+            api,
+            clock,
+            nodes: nodes.to_vec(),
+            operator: None,
+            starts: 0,
+            deleted: Vec::new(),
+            fewest_ready: usize::MAX,
+            seen: (u64::MAX, Vec::new()),
+        };
+        cluster.start();
+        cluster.run(1).await;
+        cluster
+    }
+
+    /// Starts the operator.
+    pub fn start(&mut self) {
+        let configuration = "apiVersion: operator.config.grove.io/v1alpha1\n\
+                             kind: OperatorConfiguration\n\
+                             leaderElection: {enabled: false}\n\
+                             server: {webhooks: {certProvisionMode: manual}}\n";
+        let mut configuration = OperatorConfiguration::from_yaml(configuration).unwrap();
+        let server = &mut configuration.server;
+        server.webhooks.endpoint.port = 0;
+        server.health_probes.port = 0;
+        server.metrics.port = 0;
+        self.starts += 1;
+        let options = Options {
+            configuration,
+            identity: Identity {
+                instance: format!("operator-{}", self.starts),
+                namespace: "grove-system".to_owned(),
+                service_account: "grove-operator".to_owned(),
+            },
+            webhooks: WebhookAddress::Service,
+            install_crds: false,
+            init_image: Some("grove-initc:test".to_owned()),
+        };
+        let env = Env::new(self.clock.clone(), u64::from(self.starts));
+        let run = grove_operator::run(self.api.client(), options, env);
+        self.operator = Some(tokio::task::spawn(run));
+    }
+
+    /// Kills the operator, wherever it is.
+    pub fn kill(&mut self) {
+        if let Some(operator) = self.operator.take() {
+            operator.abort();
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.operator.is_some()
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.wall().as_second() - START
+    }
+
+    /// Lets time pass.
+    pub async fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds * 10 {
+            self.tick().await;
+        }
+    }
+
+    /// Lets a moment pass: the operator reacts, then the nodes.
+    pub async fn tick(&mut self) {
+        self.clock.sleep(TICK).await;
+        if let Some(operator) = &self.operator {
+            assert!(!operator.is_finished(), "the operator has ended");
+        }
+        for change in self.api.take_changes() {
+            if change.verb == "delete" && ["pods", "podcliques"].contains(&change.plural.as_str()) {
+                justified(&change);
+                self.deleted.push(change.before);
+            }
+        }
+        let seen = (self.api.version(), self.nodes.clone());
+        if seen == self.seen {
+            return;
+        }
+        self.nodes_act();
+        self.seen = seen;
+        let ready = self.api.all("pods").iter().filter(|pod| is_ready(pod)).count();
+        self.fewest_ready = self.fewest_ready.min(ready);
+    }
+
+    fn nodes_act(&self) {
+        let pods = self.api.all("pods");
+        let mut used = BTreeMap::<usize, usize>::new();
+        for pod in &pods {
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            if !pod["metadata"]["deletionTimestamp"].is_null() {
+                self.api.remove_pod(name);
+            } else if let Some(node) = node_of(pod) {
+                *used.entry(node).or_default() += 1;
+            }
+        }
+        let staying = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        for pod in staying {
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            let gates = pod["spec"]["schedulingGates"].as_array();
+            if gates.is_some_and(|gates| !gates.is_empty()) {
+                continue;
+            }
+            if node_of(pod).is_none() {
+                let has_room =
+                    |node: &usize| used.get(node).copied().unwrap_or(0) < self.nodes[*node];
+                let Some(node) = (0..self.nodes.len()).find(has_room) else { continue };
+                *used.entry(node).or_default() += 1;
+                self.api.edit("pods", name, |pod| {
+                    pod["spec"]["nodeName"] = format!("node-{node}").into();
+                    pod["status"]["conditions"] =
+                        json!([{ "type": "PodScheduled", "status": "True" }]);
+                });
+            } else if pod["status"]["phase"] == "Pending"
+                && pod["metadata"]["annotations"][BROKEN].is_null()
+            {
+                self.set_ready(name, true);
+            }
+        }
+    }
+
+    /// The containers of a pod are well, or have failed.
+    pub fn set_ready(&self, pod: &str, ready: bool) {
+        self.api.edit("pods", pod, |pod| {
+            let (word, code) = if ready { ("True", 0) } else { ("False", 1) };
+            pod["status"] = json!({
+                "phase": "Running",
+                "conditions": [
+                    { "type": "PodScheduled", "status": "True" },
+                    { "type": "Ready", "status": word },
+                ],
+                "containerStatuses": [{ "name": "c", "ready": ready, "started": ready,
+                    "lastState": { "terminated": { "exitCode": code } } }],
+            });
+        });
+    }
+
+    /// A node is lost with all its pods.
+    pub fn lose(&mut self, node: usize) {
+        self.nodes[node] = 0;
+        for pod in self.api.all("pods") {
+            if node_of(&pod) == Some(node) {
+                self.api.delete("pods", pod["metadata"]["name"].as_str().unwrap());
+            }
+        }
+    }
+
+    // === what users do ===
+
+    pub fn create(&self, set: Value) {
+        self.api.create("/apis/grove.io/v1alpha1/namespaces/default/podcliquesets", set);
+    }
+
+    pub fn edit_set(&self, change: impl FnOnce(&mut Value)) {
+        assert!(self.api.edit("podcliquesets", "x", change));
+    }
+
+    /// Gives a clique, or all of them, another template.
+    pub fn set_image(&self, clique: Option<usize>, image: &str) {
+        self.edit_set(|set| {
+            let cliques = set["spec"]["template"]["cliques"].as_array_mut().unwrap();
+            for (index, one) in cliques.iter_mut().enumerate() {
+                if clique.is_none_or(|clique| clique == index) {
+                    one["spec"]["podSpec"]["containers"][0]["image"] = image.into();
+                }
+            }
+        });
+    }
+
+    /// Waits until everything is as the set says; panics with what is not.
+    pub async fn until_settled(&mut self, seconds: u64) {
+        let mut reason = String::new();
+        let mut version = u64::MAX;
+        for _ in 0..seconds * 10 {
+            self.tick().await;
+            if version == self.api.version() {
+                continue;
+            }
+            version = self.api.version();
+            match unsettled(&self.api) {
+                None => return,
+                Some(what) => reason = what,
+            }
+        }
+        panic!("not settled after {seconds} s: {reason}\n{}", self.summary());
+    }
+
+    /// A line per object.
+    pub fn summary(&self) -> String {
+        let mut lines = Vec::new();
+        for plural in ["podcliquesets", "podcliquescalinggroups", "podcliques"] {
+            for one in self.api.all(plural) {
+                let name = &one["metadata"]["name"];
+                let replicas = &one["spec"]["replicas"];
+                lines.push(format!("{plural} {name} replicas {replicas} {}", one["status"]));
+            }
+        }
+        for pod in self.api.all("pods") {
+            let labels = &pod["metadata"]["labels"];
+            let hash = &labels["grove.io/pod-template-hash"];
+            let (node, gates) = (&pod["spec"]["nodeName"], &pod["spec"]["schedulingGates"]);
+            let name = &pod["metadata"]["name"];
+            lines.push(format!("pod {name} {hash} node {node} gates {gates} {}", is_ready(&pod)));
+        }
+        lines.join("\n")
+    }
+}
+
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+pub fn node_of(pod: &Value) -> Option<usize> {
+    pod["spec"]["nodeName"].as_str()?.strip_prefix("node-")?.parse().ok()
+}
+
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+fn owner(object: &Value) -> &str {
+    object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
+}
+
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+fn stays(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Fails if the operator deleted what it should have left alone: a pod that is current and not one too
+/// many, or a clique that is wanted, current and in a replica that has lost nothing for long enough.
+fn justified(change: &Change) {
+    let find = |uid_: &str| change.among.iter().find(|one| uid(one) == uid_);
+    let deleted = &change.before;
+    if change.plural == "pods" {
+        let Some(clique) = find(owner(deleted)).filter(|clique| stays(clique)) else { return };
+        let siblings = change.among.iter().filter(|one| owner(one) == uid(clique) && stays(one));
+        let surplus = siblings.count()
+            > usize::try_from(clique["spec"]["replicas"].as_i64().unwrap()).unwrap();
+        let hash = "grove.io/pod-template-hash";
+        let outdated = label(deleted, hash) != label(clique, hash);
+        assert!(surplus || outdated, "deleted a pod that is wanted and current: {deleted}");
+        return;
+    }
+    let part_of = label(deleted, "app.kubernetes.io/part-of");
+    let set = change
+        .among
+        .iter()
+        .find(|one| one["kind"] == "PodCliqueSet" && one["metadata"]["name"] == part_of);
+    let Some(set) = set.filter(|set| stays(set)) else { return };
+    let index = |object: &Value, key: &str| label(object, key).parse::<i64>().ok();
+    let replica = "grove.io/podcliqueset-replica-index";
+    if index(deleted, replica) >= set["spec"]["replicas"].as_i64() {
+        return;
+    }
+    let group_replica = "grove.io/podcliquescalinggroup-replica-index";
+    if index(deleted, group_replica).is_some() {
+        let Some(group) = find(owner(deleted)).filter(|group| stays(group)) else { return };
+        if index(deleted, group_replica) >= group["spec"]["replicas"].as_i64() {
+            return;
+        }
+    }
+    let typed: PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
+    let hashes = grove_core::hash::pod_template_hashes(&typed.spec.template);
+    let delay = grove_core::termination::delay(&typed);
+    let of_replica = change.among.iter().filter(|one| {
+        index(one, replica) == index(deleted, replica) && !one["spec"]["podSpec"].is_null()
+            || one["kind"] == "PodCliqueScalingGroup"
+    });
+    let outdated = |one: &Value| {
+        let name = one["metadata"]["name"].as_str().unwrap();
+        let template = name.rsplit('-').next().unwrap();
+        owner(one) == owner(deleted)
+            && index(one, group_replica).is_some()
+            && index(one, group_replica) == index(deleted, group_replica)
+            && hashes.get(template).map(String::as_str)
+                != Some(label(one, "grove.io/pod-template-hash"))
+    };
+    let breached = |one: &Value| {
+        let conditions = one["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|condition| {
+            let since = condition["lastTransitionTime"].as_str();
+            let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
+            let over = since.and_then(|since| since.checked_add(delay).ok());
+            condition["type"] == "MinAvailableBreached"
+                && condition["status"] == "True"
+                && over.is_some_and(|over| over <= change.at)
+        })
+    };
+    let reason = of_replica.into_iter().any(|one| outdated(one) || breached(one));
+    assert!(reason, "deleted a clique that is wanted, current and well: {deleted}");
+}
+
+/// What is not as the set says.
+pub fn unsettled(api: &Api) -> Option<String> {
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let name = |one: &Value| one["metadata"]["name"].as_str().unwrap().to_owned();
+    let sets = api.all("podcliquesets");
+    for (plural, objects) in [
+        ("podcliquesets", ["replicas", "availableReplicas", "updatedReplicas"]),
+        ("podcliquescalinggroups", ["replicas", "availableReplicas", "updatedReplicas"]),
+        ("podcliques", ["replicas", "readyReplicas", "updatedReplicas"]),
+    ] {
+        for one in api.all(plural) {
+            if !stays(&one) {
+                return Some(format!("{} is going", name(&one)));
+            }
+            let wanted = number(&one["spec"]["replicas"]);
+            if let Some(field) =
+                objects.iter().find(|field| number(&one["status"][**field]) != wanted)
+            {
+                return Some(format!("{}: {field} is not {wanted}", name(&one)));
+            }
+            if one["status"]["observedGeneration"] != one["metadata"]["generation"] {
+                return Some(format!("{} has not observed its generation", name(&one)));
+            }
+            let progress = &one["status"]["updateProgress"];
+            if !progress.is_null() && progress["updateEndedAt"].is_null() {
+                return Some(format!("{}: its update runs", name(&one)));
+            }
+            let conditions = one["status"]["conditions"].as_array().into_iter().flatten();
+            let bad = |one: &Value| {
+                let type_ = one["type"].as_str().unwrap();
+                type_ == "GangTerminationInProgress"
+                    || type_ == "MinAvailableBreached" && one["status"] != "False"
+            };
+            if conditions.into_iter().any(bad) {
+                return Some(format!("{} is breached", name(&one)));
+            }
+        }
+    }
+    let mut wanted_cliques = 0;
+    for set in &sets {
+        let typed: PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
+        let hashes = grove_core::hash::pod_template_hashes(&typed.spec.template);
+        let layout = grove_core::layout::Layout::of(&typed);
+        for replica in 0..layout.replicas() {
+            let mut places = layout.standalone_cliques(replica);
+            for group in layout.groups() {
+                let group_name = layout.scaling_group_name(replica, group);
+                let live = api.get("podcliquescalinggroups", &group_name);
+                let Some(live) = live else { return Some(format!("{group_name} is missing")) };
+                let replicas = u32::try_from(number(&live["spec"]["replicas"])).unwrap();
+                places.extend(
+                    (0..replicas).flat_map(|one| layout.member_cliques(replica, group, one)),
+                );
+            }
+            wanted_cliques += places.len();
+            for place in places {
+                let Some(clique) = api.get("podcliques", &place.name) else {
+                    return Some(format!("{} is missing", place.name));
+                };
+                let hash = hashes[&place.template.name].as_str();
+                if label(&clique, "grove.io/pod-template-hash") != hash {
+                    return Some(format!("{} has another template", place.name));
+                }
+                let pods = api.all("pods");
+                let pods = pods.iter().filter(|pod| owner(pod) == uid(&clique));
+                let current = |pod: &&Value| {
+                    stays(pod) && is_ready(pod) && label(pod, "grove.io/pod-template-hash") == hash
+                };
+                let (all, good) = (pods.clone().count(), pods.filter(current).count());
+                let wanted = usize::try_from(number(&clique["spec"]["replicas"])).unwrap();
+                if (all, good) != (wanted, wanted) {
+                    return Some(format!("{}: {good} of {all} pods are current", place.name));
+                }
+            }
+        }
+    }
+    let cliques = api.all("podcliques").len();
+    (cliques != wanted_cliques).then(|| format!("{cliques} cliques instead of {wanted_cliques}"))
+}
