@@ -11,5 +11,6 @@ pub mod gang;
 pub mod hash;
 pub mod layout;
 pub mod pods;
+pub mod revision;
 pub mod start_order;
 pub mod status;

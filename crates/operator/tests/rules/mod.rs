@@ -7,6 +7,7 @@ mod events;
 mod gangs;
 mod names;
 mod pods;
+mod revisions;
 pub(crate) mod rights;
 mod scaling;
 mod start_order;
@@ -48,6 +49,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Case> {
         events::RULES,
         conflicts::RULES,
         deletion::RULES,
+        revisions::RULES,
     ];
     let mut cases: Vec<Case> = Vec::new();
     for (number, (what, rule)) in tables.into_iter().flatten().enumerate() {
