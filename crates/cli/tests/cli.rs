@@ -57,6 +57,12 @@ fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_validate", stdout(&["validate", "--help"]));
     insta::assert_snapshot!("help_backends", stdout(&["backends", "--help"]));
     insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
+    insta::assert_snapshot!("help_tree", stdout(&["tree", "--help"]));
+    insta::assert_snapshot!("help_rollout", stdout(&["rollout", "--help"]));
+    for command in ["status", "history", "pause", "resume"] {
+        let name = format!("help_rollout_{command}");
+        insta::assert_snapshot!(name, stdout(&["rollout", command, "--help"]));
+    }
 }
 
 #[test]

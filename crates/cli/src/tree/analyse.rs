@@ -1,0 +1,510 @@
+//! From the objects of a set to its tree.
+//!
+//! The template says what there should be, labels say where what there is belongs. What should be there
+//! and is not is shown as missing; what is there and should not be is shown where its labels put it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api::condition::{
+    Condition, FALSE, TRUE, min_available as breach, pod_clique as clique_conditions,
+    pod_clique_scaling_group as group_conditions, pod_clique_set as set_conditions,
+};
+use grove_api::error_code::LastError;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, annotations, labels};
+use grove_core::admission::DEFAULT_TERMINATION_DELAY;
+use grove_core::layout::{GangPlace, Group, Layout};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use super::gang::Gangs;
+use super::node::{Counts, Kind, Node, State, Termination, Update, What};
+use super::pod;
+use crate::live::Objects;
+
+/// A minimum that is lost this soon after the creation was never there.
+const SETTLING: SignedDuration = SignedDuration::from_secs(5);
+
+/// The tree of a set.
+pub(crate) fn analyse(objects: &Objects<'_>) -> Node {
+    Analysis::of(objects).set()
+}
+
+struct Analysis<'a> {
+    objects: &'a Objects<'a>,
+    layout: Layout<'a>,
+    cliques: BTreeMap<&'a str, &'a PodClique>,
+    gangs: Gangs<'a>,
+    /// By the name of their clique.
+    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    delay: SignedDuration,
+    paused: bool,
+}
+
+impl<'a> Analysis<'a> {
+    fn of(objects: &'a Objects<'a>) -> Self {
+        let mut pods = BTreeMap::<_, Vec<_>>::new();
+        for pod in &objects.pods {
+            let clique = label(&pod.metadata, labels::POD_CLIQUE).unwrap_or_default();
+            pods.entry(clique).or_default().push(*pod);
+        }
+        let cliques: BTreeMap<_, _> =
+            objects.cliques.iter().map(|clique| (name(&clique.metadata), *clique)).collect();
+        let delay = objects.set.spec.template.termination_delay;
+        let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
+        Self {
+            objects,
+            layout: Layout::of(objects.set),
+            gangs: Gangs::of(objects, &cliques, &pods),
+            cliques,
+            pods,
+            delay: SignedDuration::from_nanos(delay.as_nanos()),
+            paused: is_paused(&objects.set.metadata),
+        }
+    }
+
+    // === the set ===
+
+    fn set(&self) -> Node {
+        let set = self.objects.set;
+        let status = set.status.clone().unwrap_or_default();
+        let children = self.set_children();
+        let usable = status.available_replicas >= set.spec.replicas;
+        let mut node = Node::new(Kind::PodCliqueSet, name(&set.metadata), State::Ready);
+        node.created_at = created(&set.metadata);
+        node.ready = Some(Counts {
+            ready: status.available_replicas,
+            wanted: set.spec.replicas,
+            minimum: None,
+        });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.currently_updating.first();
+            self.update(
+                (&progress.update_started_at, &progress.update_ended_at),
+                (status.updated_replicas, set.spec.replicas, "replicas"),
+                current.map(|current| format!("replica {}", current.replica_index)),
+            )
+        });
+        let worst = children.iter().map(|child| child.state).max().unwrap_or(State::Ready);
+        node.state = if is_deleting(&set.metadata) {
+            State::Terminating
+        } else if node.update.is_some() {
+            State::Updating
+        } else if usable {
+            worst.min(State::Available)
+        } else {
+            worst.max(State::Starting)
+        };
+        if is_deleting(&set.metadata) {
+            finalizers(&mut node, &set.metadata);
+        } else if status.observed_generation < set.metadata.generation {
+            let generation = set.metadata.generation.unwrap_or_default();
+            node.waits(What::Operator, format!("the operator to see generation {generation}"));
+        }
+        errors(&mut node, &status.last_errors);
+        self.complaints(&mut node, &status.conditions);
+        if self.paused && node.update.is_some() {
+            let resume = format!("grove rollout resume {}", name(&set.metadata));
+            node.waits(What::User, format!("the user: the update is paused, see {resume:?}"));
+        }
+        node.children = children;
+        node
+    }
+
+    fn complaints(&self, node: &mut Node, conditions: &[Condition]) {
+        for (type_, bad, what) in [
+            (set_conditions::SCHEDULER_BACKEND_READY, FALSE, What::Scheduler),
+            (set_conditions::SCHEDULER_LIMITS, TRUE, What::Scheduler),
+            (set_conditions::TOPOLOGY_CONSTRAINTS, FALSE, What::Topology),
+            (set_conditions::TOPOLOGY_LEVELS_UNAVAILABLE, TRUE, What::Topology),
+        ] {
+            let said = condition(conditions, type_).filter(|condition| condition.status == bad);
+            if let Some(Condition { reason, message, .. }) = said {
+                node.waits(what, format!("{type_}: {reason}: {message}"));
+            }
+        }
+    }
+
+    /// The replicas, then what belongs to none of them.
+    fn set_children(&self) -> Vec<Node> {
+        let labelled = self
+            .objects
+            .cliques
+            .iter()
+            .map(|clique| &clique.metadata)
+            .chain(self.objects.groups.iter().map(|group| &group.metadata));
+        let labelled =
+            labelled.filter_map(|meta| index(meta, labels::POD_CLIQUE_SET_REPLICA_INDEX));
+        let gangs = self.objects.gangs.iter();
+        let of_gangs = gangs.filter_map(|gang| self.replica_of_gang(gang));
+        let replicas: BTreeSet<u32> =
+            (0..self.layout.replicas()).chain(labelled).chain(of_gangs).collect();
+        let mut children: Vec<Node> =
+            replicas.into_iter().map(|replica| self.set_replica(replica)).collect();
+        // Pods that outlive their clique.
+        let stray = self.pods.iter().filter(|(clique, _)| !self.cliques.contains_key(**clique));
+        children.extend(stray.flat_map(|(_, pods)| pods).map(|one| self.pod(one, None)));
+        children
+    }
+
+    fn replica_of_gang(&self, gang: &PodGang) -> Option<u32> {
+        self.layout.find_gang(name(&gang.metadata)).map(|place| match place {
+            GangPlace::Base { set_replica } | GangPlace::Scaled { set_replica, .. } => set_replica,
+        })
+    }
+
+    // === a replica of the set ===
+
+    fn set_replica(&self, replica: u32) -> Node {
+        let expected = replica < self.layout.replicas();
+        let here =
+            |meta: &ObjectMeta| index(meta, labels::POD_CLIQUE_SET_REPLICA_INDEX) == Some(replica);
+        let mut node = Node::new(Kind::SetReplica, replica.to_string(), State::Ready);
+
+        let live = self.objects.gangs.iter().copied();
+        let live = live.filter(|gang| self.replica_of_gang(gang) == Some(replica));
+        let mut gangs = BTreeSet::new();
+        gangs.extend(live.map(|gang| name(&gang.metadata).to_owned()));
+        if expected {
+            gangs.extend(self.expected_gangs(replica));
+        }
+        node.children.extend(gangs.iter().map(|name| self.gangs.node(name)));
+
+        let live = self.objects.cliques.iter().map(|clique| &clique.metadata);
+        let live = live.filter(|meta| here(meta) && !is_member(meta)).map(name);
+        let wanted = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
+        let cliques = wanted.into_iter().map(|clique| clique.name);
+        let cliques: Vec<_> =
+            in_order(cliques, live).into_iter().map(|name| self.clique(&name)).collect();
+
+        let live = self.objects.groups.iter().map(|group| &group.metadata);
+        let live = live.filter(|meta| here(meta)).map(name);
+        let groups = self.layout.groups().iter().filter(|_| expected);
+        let groups = groups.map(|group| self.layout.scaling_group_name(replica, group));
+        let groups: Vec<_> =
+            in_order(groups, live).into_iter().map(|name| self.group(replica, &name)).collect();
+
+        summarise(&mut node, cliques.into_iter().chain(groups).collect());
+        node
+    }
+
+    fn expected_gangs(&self, replica: u32) -> Vec<String> {
+        let mut gangs = vec![self.layout.base_gang(replica).name];
+        for group in self.layout.groups() {
+            let live = self.live_group(&self.layout.scaling_group_name(replica, group));
+            let replicas = live.map_or(group.initial_replicas(), |live| count(live.spec.replicas));
+            let scaled = self.layout.scaled_gangs(replica, group, replicas);
+            gangs.extend(scaled.into_iter().map(|gang| gang.name));
+        }
+        gangs
+    }
+
+    // === a scaling group ===
+
+    fn live_group(&self, group: &str) -> Option<&'a PodCliqueScalingGroup> {
+        self.objects.groups.iter().copied().find(|live| name(&live.metadata) == group)
+    }
+
+    fn group(&self, set_replica: u32, group_name: &str) -> Node {
+        let kind = Kind::PodCliqueScalingGroup;
+        let template = self.layout.groups().iter();
+        let template = template
+            .into_iter()
+            .find(|group| self.layout.scaling_group_name(set_replica, group) == group_name);
+        let Some(live) = self.live_group(group_name) else {
+            let mut node = missing(kind, group_name);
+            node.children = self.group_replicas(set_replica, group_name, template, 0);
+            return node;
+        };
+        let status = live.status.clone().unwrap_or_default();
+        let minimum = live.spec.min_available.unwrap_or(1);
+        let mut node = Node::new(kind, group_name, State::Ready);
+        node.created_at = created(&live.metadata);
+        node.ready = Some(Counts {
+            ready: status.available_replicas,
+            wanted: live.spec.replicas,
+            minimum: Some(minimum),
+        });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.ready_replica_indices_selected_to_update.as_ref();
+            self.update(
+                (&progress.update_started_at.clone(), &progress.update_ended_at),
+                (
+                    progress.updated_pod_cliques_count,
+                    progress.total_pod_cliques_count,
+                    "PodCliques",
+                ),
+                current.map(|selected| format!("replica {}", selected.current)),
+            )
+        });
+        let in_progress =
+            condition(&status.conditions, group_conditions::GANG_TERMINATION_IN_PROGRESS)
+                .is_some_and(|condition| condition.status == TRUE);
+        node.termination = if in_progress {
+            Some(Termination { breached_since: None, ends_at: None, in_progress })
+        } else {
+            let lost = condition(&status.conditions, breach::BREACHED);
+            self.termination(&live.metadata, &status.conditions, lost)
+        };
+        errors(&mut node, &status.last_errors);
+        let replicas = count(live.spec.replicas);
+        node.children = self.group_replicas(set_replica, group_name, template, replicas);
+        let worst = node.children.iter().map(|child| child.state).max().unwrap_or(State::Ready);
+        node.state = if is_deleting(&live.metadata) {
+            State::Terminating
+        } else if node.termination.is_some() {
+            State::Breached
+        } else if node.update.is_some() {
+            State::Updating
+        } else if status.available_replicas >= live.spec.replicas {
+            State::Ready
+        } else if status.available_replicas >= minimum {
+            State::Available
+        } else {
+            worst.max(State::Starting)
+        };
+        if is_deleting(&live.metadata) {
+            finalizers(&mut node, &live.metadata);
+        } else if status.available_replicas < minimum {
+            let available = status.available_replicas;
+            let message = format!("its minimum: {available} of {minimum} replicas available");
+            node.waits(What::Minimum, message);
+        }
+        node
+    }
+
+    fn group_replicas(
+        &self,
+        set_replica: u32,
+        group: &str,
+        template: Option<&Group<'a>>,
+        replicas: u32,
+    ) -> Vec<Node> {
+        let live = |replica: Option<u32>| {
+            let metas = self.objects.cliques.iter().map(|clique| &clique.metadata);
+            metas.filter(move |meta| {
+                let here = index(meta, labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX);
+                label(meta, labels::POD_CLIQUE_SCALING_GROUP) == Some(group)
+                    && (replica.is_none() || here == replica)
+            })
+        };
+        let place = labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX;
+        let all: BTreeSet<u32> =
+            (0..replicas).chain(live(None).filter_map(|meta| index(meta, place))).collect();
+        let one = |replica: u32| {
+            let wanted = template.filter(|_| replica < replicas);
+            let wanted =
+                wanted.map(|template| self.layout.member_cliques(set_replica, template, replica));
+            let wanted = wanted.into_iter().flatten().map(|clique| clique.name);
+            let members = in_order(wanted, live(Some(replica)).map(name));
+            let mut node = Node::new(Kind::GroupReplica, replica.to_string(), State::Ready);
+            summarise(&mut node, members.iter().map(|name| self.clique(name)).collect());
+            node
+        };
+        all.into_iter().map(one).collect()
+    }
+
+    // === a clique ===
+
+    fn clique(&self, clique_name: &str) -> Node {
+        let Some(live) = self.cliques.get(clique_name).copied() else {
+            return missing(Kind::PodClique, clique_name);
+        };
+        let status = live.status.clone().unwrap_or_default();
+        let minimum = minimum(live);
+        let mut node = Node::new(Kind::PodClique, clique_name, State::Ready);
+        node.created_at = created(&live.metadata);
+        node.ready = Some(Counts {
+            ready: status.ready_replicas,
+            wanted: live.spec.replicas,
+            minimum: Some(minimum),
+        });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.ready_pods_selected_to_update.as_ref();
+            self.update(
+                (&progress.update_started_at, &progress.update_ended_at),
+                (status.updated_replicas, live.spec.replicas, "pods"),
+                current.map(|selected| format!("pod {}", selected.current)),
+            )
+        });
+        let scheduled = condition(&status.conditions, clique_conditions::SCHEDULED);
+        node.termination = self.termination(&live.metadata, &status.conditions, scheduled);
+        let pods = self.pods.get(clique_name).map_or(&[][..], Vec::as_slice);
+        node.children = pods.iter().map(|one| self.pod(one, Some(live))).collect();
+        let shortage = if status.replicas < minimum {
+            Some((State::Pending, format!("{} of {minimum} pods created", status.replicas)))
+        } else if status.scheduled_replicas < minimum {
+            let state =
+                if status.schedule_gated_replicas > 0 { State::Gated } else { State::Unscheduled };
+            Some((state, format!("{} of {minimum} pods scheduled", status.scheduled_replicas)))
+        } else if status.ready_replicas < minimum {
+            let failing = node.children.iter().any(|pod| pod.state == State::NotReady);
+            let state = if failing { State::NotReady } else { State::Starting };
+            Some((state, format!("{} of {minimum} pods ready", status.ready_replicas)))
+        } else {
+            None
+        };
+        node.state = if is_deleting(&live.metadata) {
+            State::Terminating
+        } else if node.termination.is_some() {
+            State::Breached
+        } else if node.update.is_some() {
+            State::Updating
+        } else if let Some((state, _)) = &shortage {
+            *state
+        } else if status.ready_replicas >= live.spec.replicas {
+            State::Ready
+        } else {
+            State::Available
+        };
+        if is_deleting(&live.metadata) {
+            finalizers(&mut node, &live.metadata);
+        } else if let Some((_, message)) = shortage {
+            node.waits(What::Minimum, format!("its minimum: {message}"));
+        }
+        errors(&mut node, &status.last_errors);
+        node
+    }
+
+    fn pod(&self, one: &Pod, clique: Option<&PodClique>) -> Node {
+        let parents = clique.into_iter().flat_map(|clique| &clique.spec.starts_after);
+        let parents = parents.filter_map(|parent| {
+            let live = self.cliques.get(parent.as_str());
+            let ready = live.and_then(|live| live.status.as_ref());
+            let ready = ready.map_or(0, |status| status.ready_replicas);
+            let minimum = live.map_or(1, |live| minimum(live));
+            (ready < minimum).then(|| format!("{parent} has {ready} of {minimum} pods ready"))
+        });
+        pod::node(one, &self.gangs, &parents.collect::<Vec<_>>())
+    }
+
+    // === updates and terminations ===
+
+    fn update(
+        &self,
+        (started, ended): (&Option<Time>, &Option<Time>),
+        (updated, total, of): (i32, i32, &'static str),
+        current: Option<String>,
+    ) -> Option<Update> {
+        let started_at = started.as_ref()?.0;
+        let running = ended.is_none();
+        running.then_some(Update {
+            started_at: Some(started_at),
+            updated,
+            total,
+            of,
+            current,
+            paused: self.paused,
+        })
+    }
+
+    /// When something that lacks its minimum ends. What never had it is left to come up: `proof` is the
+    /// condition that tells, by its status or by when it changed.
+    fn termination(
+        &self,
+        meta: &ObjectMeta,
+        conditions: &[Condition],
+        proof: Option<&Condition>,
+    ) -> Option<Termination> {
+        let breached = condition(conditions, breach::BREACHED)?;
+        if breached.status != TRUE || is_deleting(meta) || !was_whole(meta, proof) {
+            return None;
+        }
+        let since = breached.last_transition_time.as_ref().map(|time| time.0);
+        let ends_at = since.and_then(|since| since.checked_add(self.delay).ok());
+        Some(Termination { breached_since: since, ends_at, in_progress: false })
+    }
+}
+
+/// Whether something had its minimum once. Of a clique the condition says whether it has, of a group
+/// whether it lacks it.
+fn was_whole(meta: &ObjectMeta, proof: Option<&Condition>) -> bool {
+    let Some(proof) = proof else { return false };
+    let good = if proof.type_ == breach::BREACHED { FALSE } else { TRUE };
+    let (created, changed) = (created(meta), proof.last_transition_time.as_ref());
+    let later = created
+        .zip(changed)
+        .is_some_and(|(created, changed)| changed.0.duration_since(created) > SETTLING);
+    proof.status == good || later
+}
+
+/// A replica is as its worst part, and ends with the first of them.
+fn summarise(node: &mut Node, parts: Vec<Node>) {
+    node.state = parts.iter().map(|part| part.state).max().unwrap_or(State::Missing);
+    let ends = parts.iter().filter_map(|part| part.termination.clone());
+    node.termination = ends.min_by_key(|end| (!end.in_progress, end.ends_at));
+    node.children.extend(parts);
+}
+
+fn missing(kind: Kind, name: &str) -> Node {
+    let mut node = Node::new(kind, name, State::Missing);
+    node.waits(What::Operator, "the operator to create it");
+    node
+}
+
+fn finalizers(node: &mut Node, meta: &ObjectMeta) {
+    let held = meta.finalizers.iter().flatten().map(String::as_str).collect::<Vec<_>>();
+    if !held.is_empty() {
+        node.waits(What::Finalizers, format!("its finalizers: {}", held.join(", ")));
+    }
+}
+
+fn errors(node: &mut Node, errors: &[LastError]) {
+    for error in errors {
+        node.waits(What::Error, error.description.clone());
+    }
+}
+
+/// The wanted names in their order, then those that are there besides.
+fn in_order<'n>(
+    wanted: impl Iterator<Item = String>,
+    live: impl Iterator<Item = &'n str>,
+) -> Vec<String> {
+    let mut names: Vec<String> = wanted.collect();
+    let known: BTreeSet<String> = names.iter().cloned().collect();
+    names.extend(live.filter(|name| !known.contains(*name)).map(str::to_owned));
+    names
+}
+
+/// Whether the user holds the updates of a set.
+pub(crate) fn is_paused(set: &ObjectMeta) -> bool {
+    let annotation = set.annotations.as_ref().and_then(|all| all.get(annotations::ROLLOUT_PAUSED));
+    annotation.is_some_and(|value| value == "true")
+}
+
+/// How many pods of a clique are enough.
+pub(super) fn minimum(clique: &PodClique) -> i32 {
+    clique.spec.min_available.unwrap_or(clique.spec.replicas)
+}
+
+pub(super) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+pub(super) fn name(meta: &ObjectMeta) -> &str {
+    meta.name.as_deref().unwrap_or_default()
+}
+
+pub(super) fn label<'m>(meta: &'m ObjectMeta, key: &str) -> Option<&'m str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn index(meta: &ObjectMeta, key: &str) -> Option<u32> {
+    label(meta, key)?.parse().ok()
+}
+
+fn is_member(meta: &ObjectMeta) -> bool {
+    label(meta, labels::POD_CLIQUE_SCALING_GROUP).is_some()
+}
+
+pub(super) fn is_deleting(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_some()
+}
+
+pub(super) fn created(meta: &ObjectMeta) -> Option<Timestamp> {
+    meta.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+fn count(wire: i32) -> u32 {
+    u32::try_from(wire).unwrap_or_default()
+}
