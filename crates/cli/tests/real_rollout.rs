@@ -236,13 +236,14 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
 fn what_cannot_be_shown_is_named() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
-    let config = configuration(&cluster, true);
     let (code, _, error) = called(&cluster, &["tree", "demo"]);
     assert_eq!(code, 6);
     assert!(error.contains("CustomResourceDefinition"), "{error}");
 
-    let operator = Operator::start(&cluster, &config);
-    operator.says("leading");
+    let crds = Command::new(env!("CARGO_BIN_EXE_grove")).arg("crds").output().unwrap().stdout;
+    let crds = String::from_utf8(crds).unwrap();
+    cluster.kubectl_with_stdin(&["apply", "--server-side", "-f", "-"], &crds).unwrap();
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
     for (args, code, told) in [
         (&["tree", "demo"][..], 6, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "status", "demo"], 1, "error: PodCliqueSet default/demo does not exist\n"),
