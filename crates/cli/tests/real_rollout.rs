@@ -188,8 +188,8 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     let differences: Vec<_> = first.lines().filter(|line| line.starts_with('#')).collect();
     let expected = [
         "# The current revision 3 differs in:",
-        r##"#   cliques[router].spec.podSpec.containers[c].image: "router:1" -> "router:2""##,
-        r##"#   cliques[worker].spec.podSpec.containers[c].image: "worker:1" -> "worker:2""##,
+        r#"#   cliques[router].spec.podSpec.containers[c].image: "router:1" -> "router:2""#,
+        r#"#   cliques[worker].spec.podSpec.containers[c].image: "worker:1" -> "worker:2""#,
     ];
     assert_eq!(differences, expected);
 

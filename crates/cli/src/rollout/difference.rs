@@ -16,39 +16,36 @@ fn compare(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
     if before == after {
         return;
     }
-    let pairs: Vec<(String, &Value, &Value)> = match (before, after) {
+    match (before, after) {
         (Value::Object(old), Value::Object(new)) => {
             let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            let pair = |key: &String| (child(path, key), &before[key], &after[key]);
-            keys.into_iter().map(pair).collect()
+            for key in keys {
+                compare(&child(path, key), &before[key], &after[key], lines);
+            }
         }
-        (Value::Array(old), Value::Array(new)) => match (named(old), named(new)) {
-            (Some(old_names), Some(new_names)) => {
-                if old_names
-                    .iter()
-                    .filter(|name| new_names.contains(name))
-                    .ne(new_names.iter().filter(|name| old_names.contains(name)))
-                {
-                    let orders = [&old_names, &new_names].map(|names| names.join(", "));
-                    lines.push(format!("{path}: the order: {} -> {}", orders[0], orders[1]));
+        (Value::Array(old), Value::Array(new)) => {
+            if let (Some(names), Some(new_names)) = (named(old), named(new)) {
+                let stay = |names: &[&str], others: &[&str]| {
+                    let stay = names.iter().filter(|name| others.contains(name));
+                    stay.copied().collect::<Vec<_>>().join(", ")
+                };
+                let orders = (stay(&names, &new_names), stay(&new_names, &names));
+                if orders.0 != orders.1 {
+                    lines.push(format!("{path}: the order: {} -> {}", orders.0, orders.1));
                 }
-                let added = new_names.iter().filter(|name| !old_names.contains(name));
-                let pair =
-                    |name: &&str| (format!("{path}[{name}]"), entry(old, name), entry(new, name));
-                old_names.iter().chain(added).map(pair).collect()
+                let added = new_names.iter().filter(|name| !names.contains(name));
+                for name in names.iter().chain(added) {
+                    let path = format!("{path}[{name}]");
+                    compare(&path, entry(old, name), entry(new, name), lines);
+                }
+            } else {
+                for place in 0..old.len().max(new.len()) {
+                    let path = format!("{path}[{place}]");
+                    compare(&path, item(old, place), item(new, place), lines);
+                }
             }
-            _ => {
-                let pair = |place| (format!("{path}[{place}]"), item(old, place), item(new, place));
-                (0..old.len().max(new.len())).map(pair).collect()
-            }
-        },
-        _ => {
-            lines.push(format!("{path}: {} -> {}", told(before), told(after)));
-            return;
         }
-    };
-    for (path, before, after) in pairs {
-        compare(&path, before, after, lines);
+        _ => lines.push(format!("{path}: {} -> {}", told(before), told(after))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `grove rollout history`: the templates that a set has had, from the revisions that the operator keeps.
 
+use std::iter;
+
 use anyhow::{Context as _, bail};
 use clap::Args;
 use grove_api::{PodCliqueSet, annotations, labels};
@@ -110,8 +112,9 @@ impl History {
         let current = self.revisions.last().filter(|current| current.number != number);
         if let Some(current) = current {
             let differences = difference(&revision.template, &current.template);
-            text += &format!("# The current revision {} differs in:\n", current.number);
-            text.extend(differences.iter().map(|one| format!("#   {one}\n")));
+            let heading = format!("# The current revision {} differs in:\n", current.number);
+            let lines = differences.iter().map(|one| format!("#   {one}\n"));
+            text.extend(iter::once(heading).chain(lines));
         }
         Ok(text)
     }

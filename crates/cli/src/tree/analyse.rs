@@ -102,27 +102,13 @@ impl<'a> Analysis<'a> {
             node.waits(What::Operator, format!("the operator to see generation {generation}"));
         }
         errors(&mut node, &status.last_errors);
-        self.complaints(&mut node, &status.conditions);
+        complaints(&mut node, &status.conditions);
         if self.paused && node.update.is_some() {
             let resume = format!("grove rollout resume {}", name(&set.metadata));
             node.waits(What::User, format!("the user: the update is paused, see {resume:?}"));
         }
         node.children = children;
         node
-    }
-
-    fn complaints(&self, node: &mut Node, conditions: &[Condition]) {
-        for (type_, bad, what) in [
-            (set_conditions::SCHEDULER_BACKEND_READY, FALSE, What::Scheduler),
-            (set_conditions::SCHEDULER_LIMITS, TRUE, What::Scheduler),
-            (set_conditions::TOPOLOGY_CONSTRAINTS, FALSE, What::Topology),
-            (set_conditions::TOPOLOGY_LEVELS_UNAVAILABLE, TRUE, What::Topology),
-        ] {
-            let said = condition(conditions, type_).filter(|condition| condition.status == bad);
-            if let Some(Condition { reason, message, .. }) = said {
-                node.waits(what, format!("{type_}: {reason}: {message}"));
-            }
-        }
     }
 
     /// The replicas, then what belongs to none of them.
@@ -192,7 +178,8 @@ impl<'a> Analysis<'a> {
         let mut gangs = vec![self.layout.base_gang(replica).name];
         for group in self.layout.groups() {
             let live = self.live_group(&self.layout.scaling_group_name(replica, group));
-            let replicas = live.map_or(group.initial_replicas(), |live| count(live.spec.replicas));
+            let replicas = live.map(|live| count(live.spec.replicas));
+            let replicas = replicas.unwrap_or_else(|| group.initial_replicas());
             let scaled = self.layout.scaled_gangs(replica, group, replicas);
             gangs.extend(scaled.into_iter().map(|gang| gang.name));
         }
@@ -207,9 +194,10 @@ impl<'a> Analysis<'a> {
 
     fn group(&self, set_replica: u32, group_name: &str) -> Node {
         let kind = Kind::PodCliqueScalingGroup;
-        let template = self.layout.groups().iter();
-        let template = template
-            .into_iter()
+        let template = self
+            .layout
+            .groups()
+            .iter()
             .find(|group| self.layout.scaling_group_name(set_replica, group) == group_name);
         let Some(live) = self.live_group(group_name) else {
             let mut node = missing(kind, group_name);
@@ -228,7 +216,7 @@ impl<'a> Analysis<'a> {
         node.update = status.update_progress.as_ref().and_then(|progress| {
             let current = progress.ready_replica_indices_selected_to_update.as_ref();
             self.update(
-                (&progress.update_started_at.clone(), &progress.update_ended_at),
+                (&progress.update_started_at, &progress.update_ended_at),
                 (
                     progress.updated_pod_cliques_count,
                     progress.total_pod_cliques_count,
@@ -452,6 +440,21 @@ fn finalizers(node: &mut Node, meta: &ObjectMeta) {
 fn errors(node: &mut Node, errors: &[LastError]) {
     for error in errors {
         node.waits(What::Error, error.description.clone());
+    }
+}
+
+/// What the set says about its scheduler and its topology.
+fn complaints(node: &mut Node, conditions: &[Condition]) {
+    for (type_, bad, what) in [
+        (set_conditions::SCHEDULER_BACKEND_READY, FALSE, What::Scheduler),
+        (set_conditions::SCHEDULER_LIMITS, TRUE, What::Scheduler),
+        (set_conditions::TOPOLOGY_CONSTRAINTS, FALSE, What::Topology),
+        (set_conditions::TOPOLOGY_LEVELS_UNAVAILABLE, TRUE, What::Topology),
+    ] {
+        let said = condition(conditions, type_).filter(|condition| condition.status == bad);
+        if let Some(Condition { reason, message, .. }) = said {
+            node.waits(what, format!("{type_}: {reason}: {message}"));
+        }
     }
 }
 

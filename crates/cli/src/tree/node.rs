@@ -26,7 +26,7 @@ pub(crate) struct Node {
     /// The end that is near or under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) termination: Option<Termination>,
-    pub(crate) children: Vec<Node>,
+    pub(crate) children: Vec<Self>,
 }
 
 impl Node {

@@ -16,10 +16,10 @@ pub(crate) struct Room {
 }
 
 /// One line per node, under a heading. What does not fit is cut off, and a sign says so.
-pub(crate) fn text(root: &Node, now: Timestamp, room: Room) -> String {
+pub(crate) fn text(tree: &Node, now: Timestamp, room: Room) -> String {
     let heading = ["NAME", "READY", "STATE", "AGE", "WAITS FOR"].map(str::to_owned);
-    let mut rows = vec![heading, row(root, String::new(), now)];
-    below(root, "", now, &mut rows);
+    let mut rows = vec![heading, row(tree, String::new(), now)];
+    below(tree, "", now, &mut rows);
     let text = table::columns(&rows);
     let mut lines: Vec<String> = text.lines().map(|line| cut(line, room.width)).collect();
     if let Some(height) = room.height
