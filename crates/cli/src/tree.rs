@@ -2,7 +2,9 @@
 
 mod analyse;
 mod gang;
+mod meta;
 mod node;
+mod places;
 mod pod;
 mod render;
 #[cfg(test)]
@@ -21,7 +23,8 @@ use crate::cluster::ClusterArguments;
 use crate::exit::Exit;
 use crate::live::{Live, Scope};
 
-pub(crate) use self::analyse::{analyse, is_paused};
+pub(crate) use self::analyse::analyse;
+pub(crate) use self::meta::is_paused;
 pub(crate) use self::node::{Kind, Node, Update};
 use self::render::Room;
 

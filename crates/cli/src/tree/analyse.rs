@@ -10,15 +10,17 @@ use grove_api::condition::{
     pod_clique_scaling_group as group_conditions, pod_clique_set as set_conditions,
 };
 use grove_api::error_code::LastError;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, annotations, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, names};
 use grove_core::admission::DEFAULT_TERMINATION_DELAY;
-use grove_core::layout::{GangPlace, Group, Layout};
-use jiff::{SignedDuration, Timestamp};
+use grove_core::layout::{Group, Layout};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::gang::Gangs;
+use super::meta::{condition, created, is_deleting, is_paused, minimum, name};
 use super::node::{Counts, Kind, Node, State, Termination, Update, What};
+use super::places::{Places, Replica};
 use super::pod;
 use crate::live::Objects;
 
@@ -33,31 +35,30 @@ pub(crate) fn analyse(objects: &Objects<'_>) -> Node {
 struct Analysis<'a> {
     objects: &'a Objects<'a>,
     layout: Layout<'a>,
+    places: Places<'a>,
     cliques: BTreeMap<&'a str, &'a PodClique>,
+    groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
     gangs: Gangs<'a>,
-    /// By the name of their clique.
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
     delay: SignedDuration,
     paused: bool,
 }
 
 impl<'a> Analysis<'a> {
     fn of(objects: &'a Objects<'a>) -> Self {
-        let mut pods = BTreeMap::<_, Vec<_>>::new();
-        for pod in &objects.pods {
-            let clique = label(&pod.metadata, labels::POD_CLIQUE).unwrap_or_default();
-            pods.entry(clique).or_default().push(*pod);
-        }
+        let layout = Layout::of(objects.set);
+        let places = Places::of(objects, &layout);
         let cliques: BTreeMap<_, _> =
             objects.cliques.iter().map(|clique| (name(&clique.metadata), *clique)).collect();
+        let groups = objects.groups.iter().map(|group| (name(&group.metadata), *group));
         let delay = objects.set.spec.template.termination_delay;
         let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
         Self {
             objects,
-            layout: Layout::of(objects.set),
-            gangs: Gangs::of(objects, &cliques, &pods),
+            layout,
+            gangs: Gangs::of(objects, &cliques, &places),
+            places,
             cliques,
-            pods,
+            groups: groups.collect(),
             delay: SignedDuration::from_nanos(delay.as_nanos()),
             paused: is_paused(&objects.set.metadata),
         }
@@ -113,84 +114,54 @@ impl<'a> Analysis<'a> {
 
     /// The replicas, then what belongs to none of them.
     fn set_children(&self) -> Vec<Node> {
-        let labelled = self
-            .objects
-            .cliques
-            .iter()
-            .map(|clique| &clique.metadata)
-            .chain(self.objects.groups.iter().map(|group| &group.metadata));
-        let labelled =
-            labelled.filter_map(|meta| index(meta, labels::POD_CLIQUE_SET_REPLICA_INDEX));
-        let gangs = self.objects.gangs.iter();
-        let of_gangs = gangs.filter_map(|gang| self.replica_of_gang(gang));
         let replicas: BTreeSet<u32> =
-            (0..self.layout.replicas()).chain(labelled).chain(of_gangs).collect();
-        let mut children: Vec<Node> =
-            replicas.into_iter().map(|replica| self.set_replica(replica)).collect();
-        // Pods that outlive their clique.
-        let stray = self.pods.iter().filter(|(clique, _)| !self.cliques.contains_key(**clique));
-        children.extend(stray.flat_map(|(_, pods)| pods).map(|one| self.pod(one, None)));
-        children
-    }
-
-    fn replica_of_gang(&self, gang: &PodGang) -> Option<u32> {
-        self.layout.find_gang(name(&gang.metadata)).map(|place| match place {
-            GangPlace::Base { set_replica } | GangPlace::Scaled { set_replica, .. } => set_replica,
-        })
+            (0..self.layout.replicas()).chain(self.places.replicas()).collect();
+        let replicas = replicas.into_iter().map(|replica| self.set_replica(replica));
+        let stray = self.places.stray_pods(|clique| self.cliques.contains_key(clique));
+        replicas.chain(stray.map(|one| self.pod(one, None))).collect()
     }
 
     // === a replica of the set ===
 
     fn set_replica(&self, replica: u32) -> Node {
         let expected = replica < self.layout.replicas();
-        let here =
-            |meta: &ObjectMeta| index(meta, labels::POD_CLIQUE_SET_REPLICA_INDEX) == Some(replica);
+        let nothing = Replica::default();
+        let live = self.places.replica(replica).unwrap_or(&nothing);
         let mut node = Node::new(Kind::SetReplica, replica.to_string(), State::Ready);
 
-        let live = self.objects.gangs.iter().copied();
-        let live = live.filter(|gang| self.replica_of_gang(gang) == Some(replica));
-        let mut gangs = BTreeSet::new();
-        gangs.extend(live.map(|gang| name(&gang.metadata).to_owned()));
+        let mut gangs: BTreeSet<String> = live.gangs.iter().map(|&gang| gang.to_owned()).collect();
         if expected {
             gangs.extend(self.expected_gangs(replica));
         }
-        node.children.extend(gangs.iter().map(|name| self.gangs.node(name)));
+        node.children.extend(gangs.iter().map(|gang| self.gangs.node(gang)));
 
-        let live = self.objects.cliques.iter().map(|clique| &clique.metadata);
-        let live = live.filter(|meta| here(meta) && !is_member(meta)).map(name);
         let wanted = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
-        let cliques = wanted.into_iter().map(|clique| clique.name);
-        let cliques: Vec<_> =
-            in_order(cliques, live).into_iter().map(|name| self.clique(&name)).collect();
-
-        let live = self.objects.groups.iter().map(|group| &group.metadata);
-        let live = live.filter(|meta| here(meta)).map(name);
-        let groups = self.layout.groups().iter().filter(|_| expected);
-        let groups = groups.map(|group| self.layout.scaling_group_name(replica, group));
-        let groups: Vec<_> =
-            in_order(groups, live).into_iter().map(|name| self.group(replica, &name)).collect();
-
-        summarise(&mut node, cliques.into_iter().chain(groups).collect());
+        let cliques = in_order(wanted.into_iter().map(|clique| clique.name), live.cliques.iter());
+        let wanted = self.layout.groups().iter().filter(|_| expected);
+        let wanted = wanted.map(|group| self.layout.scaling_group_name(replica, group));
+        let groups = in_order(wanted, live.groups.iter());
+        let cliques = cliques.iter().map(|name| self.clique(name));
+        let parts = cliques.chain(groups.iter().map(|name| self.group(replica, name)));
+        summarise(&mut node, parts.collect());
         node
     }
 
     fn expected_gangs(&self, replica: u32) -> Vec<String> {
-        let mut gangs = vec![self.layout.base_gang(replica).name];
+        let mut gangs = vec![names::base_pod_gang(self.layout.set_name(), replica)];
         for group in self.layout.groups() {
-            let live = self.live_group(&self.layout.scaling_group_name(replica, group));
+            let group_name = self.layout.scaling_group_name(replica, group);
+            let live = self.groups.get(group_name.as_str());
             let replicas = live.map(|live| count(live.spec.replicas));
             let replicas = replicas.unwrap_or_else(|| group.initial_replicas());
-            let scaled = self.layout.scaled_gangs(replica, group, replicas);
-            gangs.extend(scaled.into_iter().map(|gang| gang.name));
+            let minimum = group.min_available();
+            let scaled = (minimum..replicas)
+                .filter_map(|one| names::scaled_pod_gang(&group_name, one, minimum));
+            gangs.extend(scaled);
         }
         gangs
     }
 
     // === a scaling group ===
-
-    fn live_group(&self, group: &str) -> Option<&'a PodCliqueScalingGroup> {
-        self.objects.groups.iter().copied().find(|live| name(&live.metadata) == group)
-    }
 
     fn group(&self, set_replica: u32, group_name: &str) -> Node {
         let kind = Kind::PodCliqueScalingGroup;
@@ -199,9 +170,15 @@ impl<'a> Analysis<'a> {
             .groups()
             .iter()
             .find(|group| self.layout.scaling_group_name(set_replica, group) == group_name);
-        let Some(live) = self.live_group(group_name) else {
+        let Some(live) = self.groups.get(group_name).copied() else {
             let mut node = missing(kind, group_name);
             node.children = self.group_replicas(set_replica, group_name, template, 0);
+            if set_replica >= self.layout.replicas() {
+                // It is gone, and its members are to follow.
+                let left = node.children.iter().map(|child| child.state).max();
+                node.state = left.unwrap_or(State::Missing);
+                node.waits_for.clear();
+            }
             return node;
         };
         let status = live.status.clone().unwrap_or_default();
@@ -268,23 +245,15 @@ impl<'a> Analysis<'a> {
         template: Option<&Group<'a>>,
         replicas: u32,
     ) -> Vec<Node> {
-        let live = |replica: Option<u32>| {
-            let metas = self.objects.cliques.iter().map(|clique| &clique.metadata);
-            metas.filter(move |meta| {
-                let here = index(meta, labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX);
-                label(meta, labels::POD_CLIQUE_SCALING_GROUP) == Some(group)
-                    && (replica.is_none() || here == replica)
-            })
-        };
-        let place = labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX;
-        let all: BTreeSet<u32> =
-            (0..replicas).chain(live(None).filter_map(|meta| index(meta, place))).collect();
+        let nothing = BTreeMap::new();
+        let live = self.places.members(group).unwrap_or(&nothing);
+        let all: BTreeSet<u32> = (0..replicas).chain(live.keys().copied()).collect();
         let one = |replica: u32| {
             let wanted = template.filter(|_| replica < replicas);
             let wanted =
                 wanted.map(|template| self.layout.member_cliques(set_replica, template, replica));
             let wanted = wanted.into_iter().flatten().map(|clique| clique.name);
-            let members = in_order(wanted, live(Some(replica)).map(name));
+            let members = in_order(wanted, live.get(&replica).into_iter().flatten());
             let mut node = Node::new(Kind::GroupReplica, replica.to_string(), State::Ready);
             summarise(&mut node, members.iter().map(|name| self.clique(name)).collect());
             node
@@ -317,7 +286,7 @@ impl<'a> Analysis<'a> {
         });
         let scheduled = condition(&status.conditions, clique_conditions::SCHEDULED);
         node.termination = self.termination(&live.metadata, &status.conditions, scheduled);
-        let pods = self.pods.get(clique_name).map_or(&[][..], Vec::as_slice);
+        let pods = self.places.pods(clique_name);
         node.children = pods.iter().map(|one| self.pod(one, Some(live))).collect();
         let shortage = if status.replicas < minimum {
             Some((State::Pending, format!("{} of {minimum} pods created", status.replicas)))
@@ -461,51 +430,13 @@ fn complaints(node: &mut Node, conditions: &[Condition]) {
 /// The wanted names in their order, then those that are there besides.
 fn in_order<'n>(
     wanted: impl Iterator<Item = String>,
-    live: impl Iterator<Item = &'n str>,
+    live: impl Iterator<Item = &'n &'n str>,
 ) -> Vec<String> {
     let mut names: Vec<String> = wanted.collect();
-    let known: BTreeSet<String> = names.iter().cloned().collect();
-    names.extend(live.filter(|name| !known.contains(*name)).map(str::to_owned));
+    let besides = live.filter(|name| !names.iter().any(|known| known == **name));
+    let besides: Vec<String> = besides.map(|&name| name.to_owned()).collect();
+    names.extend(besides);
     names
-}
-
-/// Whether the user holds the updates of a set.
-pub(crate) fn is_paused(set: &ObjectMeta) -> bool {
-    let annotation = set.annotations.as_ref().and_then(|all| all.get(annotations::ROLLOUT_PAUSED));
-    annotation.is_some_and(|value| value == "true")
-}
-
-/// How many pods of a clique are enough.
-pub(super) fn minimum(clique: &PodClique) -> i32 {
-    clique.spec.min_available.unwrap_or(clique.spec.replicas)
-}
-
-pub(super) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
-    conditions.iter().find(|condition| condition.type_ == type_)
-}
-
-pub(super) fn name(meta: &ObjectMeta) -> &str {
-    meta.name.as_deref().unwrap_or_default()
-}
-
-pub(super) fn label<'m>(meta: &'m ObjectMeta, key: &str) -> Option<&'m str> {
-    meta.labels.as_ref()?.get(key).map(String::as_str)
-}
-
-fn index(meta: &ObjectMeta, key: &str) -> Option<u32> {
-    label(meta, key)?.parse().ok()
-}
-
-fn is_member(meta: &ObjectMeta) -> bool {
-    label(meta, labels::POD_CLIQUE_SCALING_GROUP).is_some()
-}
-
-pub(super) fn is_deleting(meta: &ObjectMeta) -> bool {
-    meta.deletion_timestamp.is_some()
-}
-
-pub(super) fn created(meta: &ObjectMeta) -> Option<Timestamp> {
-    meta.creation_timestamp.as_ref().map(|time| time.0)
 }
 
 fn count(wire: i32) -> u32 {

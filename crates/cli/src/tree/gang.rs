@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use grove_api::condition::{TRUE, pod_gang as conditions};
 use grove_api::pod_gang::PodGroup;
 use grove_api::{PodClique, PodGang, labels};
-use k8s_openapi::api::core::v1::Pod;
 
-use super::analyse::{condition, created, is_deleting, label, name};
+use super::meta::{condition, created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
+use super::places::Places;
 use crate::live::Objects;
 
 /// All gangs, and what tells their state.
@@ -39,7 +39,7 @@ impl<'a> Gangs<'a> {
     pub(super) fn of(
         objects: &Objects<'a>,
         cliques: &BTreeMap<&'a str, &'a PodClique>,
-        pods: &BTreeMap<&'a str, Vec<&'a Pod>>,
+        places: &Places<'a>,
     ) -> Self {
         let progress = |gang: &'a PodGang| {
             let mut progress = Progress {
@@ -51,7 +51,7 @@ impl<'a> Gangs<'a> {
             };
             for group in &gang.spec.pod_groups {
                 let clique = cliques.get(group.name.as_str()).copied();
-                let staying = pods.get(group.name.as_str()).into_iter().flatten();
+                let staying = places.pods(&group.name).iter();
                 let staying = staying.filter(|pod| !is_deleting(&pod.metadata)).count();
                 progress.look(group, clique, staying);
             }

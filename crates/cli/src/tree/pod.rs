@@ -3,8 +3,8 @@
 use grove_api::{finalizers, init_container, labels};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
-use super::analyse::{created, is_deleting, label, name};
 use super::gang::{Gangs, Hold};
+use super::meta::{created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
 
 /// The node of a pod. `parents` are the cliques that have to be ready before it starts and are not.

@@ -56,12 +56,15 @@ fn a_revision_has_what_the_generation_hash_is_about_and_what_the_user_says() {
     insta::assert_json_snapshot!(object);
 }
 
+/// What it is about, what there is, the reason that the user gives, and what follows.
+type Case = (&'static str, Vec<Revision>, Option<&'static str>, &'static [&'static str]);
+
 #[test]
 fn numbers_count_templates() {
     let former = revision("old", 4);
     let current = revision("now", 5);
     let cause = |cause: &str| Some(cause.to_owned());
-    let cases: [(&str, Vec<Revision>, Option<&str>, &[&str]); 7] = [
+    let cases: [Case; 7] = [
         ("the first template", vec![], None, &[r#"create "demo-now" as 1"#]),
         ("a new template", vec![former.clone()], None, &[r#"create "demo-now" as 5"#]),
         ("nothing new", vec![former.clone(), current.clone()], None, &[]),
