@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::pod_gang::NamespacedName;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::gang;
 use grove_core::layout::{Gang, Layout};
@@ -34,6 +34,15 @@ pub(crate) struct World {
     pub(crate) gangs: BTreeMap<String, PodGang>,
     /// Called after their clique and index.
     pub(crate) pods: BTreeMap<String, Pod>,
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Is {
+    Gated,
+    Unscheduled,
+    Starting,
+    Ready,
 }
 
 /// Changes an object by a merge patch.
@@ -160,6 +169,18 @@ impl World {
         patch(self.pods.get_mut(name).unwrap(), change);
     }
 
+    /// The first pods of a clique are so far, and the others are not there.
+    pub(crate) fn pods_are(&mut self, clique: &str, states: &[Is]) {
+        let wanted = self.cliques[clique].spec.replicas;
+        for number in 0..usize::try_from(wanted).unwrap() {
+            let name = format!("{clique}-{number}");
+            match states.get(number) {
+                None => drop(self.pods.remove(&name)),
+                Some(state) => self.patch_pod(&name, &pod_is(*state)),
+            }
+        }
+    }
+
     /// What a command sees.
     pub(crate) fn objects(&self) -> Objects<'_> {
         Objects {
@@ -169,6 +190,34 @@ impl World {
             gangs: self.gangs.values().collect(),
             pods: self.pods.values().collect(),
         }
+    }
+}
+
+fn pod_is(state: Is) -> Value {
+    let condition = |type_: &str, is: bool| json!({ "type": type_, "status": if is { "True" } else { "False" } });
+    match state {
+        Is::Gated => json!({
+            "spec": {
+                "nodeName": null, "schedulingGates": [{ "name": finalizers::SCHEDULING_GATE }],
+            },
+            "status": {
+                "phase": "Pending", "containerStatuses": null, "conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                }],
+            },
+        }),
+        Is::Unscheduled => json!({
+            "spec": { "nodeName": null },
+            "status": {
+                "phase": "Pending", "containerStatuses": null,
+                "conditions": [condition("PodScheduled", false)],
+            },
+        }),
+        Is::Starting => json!({ "status": {
+            "containerStatuses": [container("c", false, &json!({ "running": {} }))],
+            "conditions": [condition("PodScheduled", true), condition("Ready", false)],
+        }}),
+        Is::Ready => json!({}),
     }
 }
 

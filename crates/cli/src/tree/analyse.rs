@@ -269,13 +269,11 @@ impl<'a> Analysis<'a> {
         };
         let status = live.status.clone().unwrap_or_default();
         let minimum = minimum(live);
+        let tally = self.places.tally(clique_name);
         let mut node = Node::new(Kind::PodClique, clique_name, State::Ready);
         node.created_at = created(&live.metadata);
-        node.ready = Some(Counts {
-            ready: status.ready_replicas,
-            wanted: live.spec.replicas,
-            minimum: Some(minimum),
-        });
+        node.ready =
+            Some(Counts { ready: tally.ready, wanted: live.spec.replicas, minimum: Some(minimum) });
         node.update = status.update_progress.as_ref().and_then(|progress| {
             let current = progress.ready_pods_selected_to_update.as_ref();
             self.update(
@@ -288,16 +286,15 @@ impl<'a> Analysis<'a> {
         node.termination = self.termination(&live.metadata, &status.conditions, scheduled);
         let pods = self.places.pods(clique_name);
         node.children = pods.iter().map(|one| self.pod(one, Some(live))).collect();
-        let shortage = if status.replicas < minimum {
-            Some((State::Pending, format!("{} of {minimum} pods created", status.replicas)))
-        } else if status.scheduled_replicas < minimum {
-            let state =
-                if status.schedule_gated_replicas > 0 { State::Gated } else { State::Unscheduled };
-            Some((state, format!("{} of {minimum} pods scheduled", status.scheduled_replicas)))
-        } else if status.ready_replicas < minimum {
+        let shortage = if tally.created < minimum {
+            Some((State::Pending, format!("{} of {minimum} pods created", tally.created)))
+        } else if tally.scheduled < minimum {
+            let state = if tally.gated > 0 { State::Gated } else { State::Unscheduled };
+            Some((state, format!("{} of {minimum} pods scheduled", tally.scheduled)))
+        } else if tally.ready < minimum {
             let failing = node.children.iter().any(|pod| pod.state == State::NotReady);
             let state = if failing { State::NotReady } else { State::Starting };
-            Some((state, format!("{} of {minimum} pods ready", status.ready_replicas)))
+            Some((state, format!("{} of {minimum} pods ready", tally.ready)))
         } else {
             None
         };
@@ -309,7 +306,7 @@ impl<'a> Analysis<'a> {
             State::Updating
         } else if let Some((state, _)) = &shortage {
             *state
-        } else if status.ready_replicas >= live.spec.replicas {
+        } else if tally.ready >= live.spec.replicas {
             State::Ready
         } else {
             State::Available
@@ -326,10 +323,8 @@ impl<'a> Analysis<'a> {
     fn pod(&self, one: &Pod, clique: Option<&PodClique>) -> Node {
         let parents = clique.into_iter().flat_map(|clique| &clique.spec.starts_after);
         let parents = parents.filter_map(|parent| {
-            let live = self.cliques.get(parent.as_str());
-            let ready = live.and_then(|live| live.status.as_ref());
-            let ready = ready.map_or(0, |status| status.ready_replicas);
-            let minimum = live.map_or(1, |live| minimum(live));
+            let minimum = self.cliques.get(parent.as_str()).map_or(1, |live| minimum(live));
+            let ready = self.places.tally(parent).ready;
             (ready < minimum).then(|| format!("{parent} has {ready} of {minimum} pods ready"))
         });
         pod::node(one, &self.gangs, &parents.collect::<Vec<_>>())

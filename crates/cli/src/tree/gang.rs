@@ -9,6 +9,7 @@ use grove_api::{PodClique, PodGang, labels};
 use super::meta::{condition, created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
 use super::places::Places;
+use super::pod::Tally;
 use crate::live::Objects;
 
 /// All gangs, and what tells their state.
@@ -51,9 +52,7 @@ impl<'a> Gangs<'a> {
             };
             for group in &gang.spec.pod_groups {
                 let clique = cliques.get(group.name.as_str()).copied();
-                let staying = places.pods(&group.name).iter();
-                let staying = staying.filter(|pod| !is_deleting(&pod.metadata)).count();
-                progress.look(group, clique, staying);
+                progress.look(group, clique, places.tally(&group.name));
             }
             progress
         };
@@ -120,7 +119,7 @@ impl<'a> Gangs<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn look(&mut self, group: &PodGroup, clique: Option<&'a PodClique>, staying: usize) {
+    fn look(&mut self, group: &PodGroup, clique: Option<&'a PodClique>, tally: Tally) {
         let clique_name = &group.name;
         let Some(clique) = clique else {
             let none = format!("{clique_name} does not exist");
@@ -130,18 +129,14 @@ impl<'a> Progress<'a> {
             return;
         };
         self.base = self.base.or_else(|| label(&clique.metadata, labels::BASE_POD_GANG));
-        let wanted = clique.spec.replicas;
-        if i32::try_from(staying).unwrap_or(i32::MAX) < wanted {
-            self.uncreated.push(format!("{clique_name} has {staying} of {wanted} pods"));
+        let Tally { created, scheduled, ready, .. } = tally;
+        let (wanted, minimum) = (clique.spec.replicas, group.min_replicas);
+        if created < wanted {
+            self.uncreated.push(format!("{clique_name} has {created} of {wanted} pods"));
         }
-        let minimum = group.min_replicas;
-        let (scheduled, ready) = clique
-            .status
-            .as_ref()
-            .map_or((0, 0), |status| (status.scheduled_replicas, status.ready_replicas));
         if scheduled < minimum {
-            self.unscheduled
-                .push(format!("{clique_name} has {scheduled} of {minimum} pods scheduled"));
+            let lacking = format!("{clique_name} has {scheduled} of {minimum} pods scheduled");
+            self.unscheduled.push(lacking);
         }
         if ready < minimum {
             self.unready.push(format!("{clique_name} has {ready} of {minimum} pods ready"));

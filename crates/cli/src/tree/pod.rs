@@ -7,6 +7,36 @@ use super::gang::{Gangs, Hold};
 use super::meta::{created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
 
+/// How many pods of a clique are how far. The status of the clique says the same, a little later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) created: i32,
+    pub(super) gated: i32,
+    pub(super) scheduled: i32,
+    pub(super) ready: i32,
+}
+
+impl Tally {
+    /// Counts the pods that stay.
+    pub(super) fn of(pods: &[&Pod]) -> Self {
+        let staying = || pods.iter().filter(|pod| !is_deleting(&pod.metadata));
+        let count = |counts: fn(&Pod) -> bool| {
+            let number = staying().filter(|pod| counts(pod)).count();
+            i32::try_from(number).unwrap_or(i32::MAX)
+        };
+        let is_gated = |pod: &Pod| {
+            let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+            gates.is_some_and(|gates| !gates.is_empty())
+        };
+        Self {
+            created: count(|_| true),
+            gated: count(is_gated),
+            scheduled: count(|pod| is(pod, "PodScheduled")),
+            ready: count(|pod| is(pod, "Ready")),
+        }
+    }
+}
+
 /// The node of a pod. `parents` are the cliques that have to be ready before it starts and are not.
 pub(super) fn node(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Node {
     let mut node = Node::new(Kind::Pod, name(&pod.metadata), State::Ready);

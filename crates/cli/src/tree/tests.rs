@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::render::{Room, text};
 use super::*;
-use crate::testkit::{CREATED, MINIMAL, World, after, condition, container};
+use crate::testkit::{CREATED, Is, MINIMAL, World, after, condition, container};
 
 /// Five minutes after everything was created, without an end on the right.
 fn shown(world: &World) -> String {
@@ -21,10 +21,8 @@ fn line(world: &World, title: &str) -> String {
 
 const WORKERS: &str = "demo-0-decode-0-worker";
 
-/// Nothing below the minimum of the workers of the base gang.
-fn below_minimum() -> Value {
-    json!({ "status": { "readyReplicas": 1, "scheduledReplicas": 1 } })
-}
+/// One worker of three is scheduled, and two are needed.
+const BELOW_MINIMUM: [Is; 3] = [Is::Ready, Is::Unscheduled, Is::Unscheduled];
 
 #[test]
 fn a_complete_set_waits_for_nothing() {
@@ -40,35 +38,20 @@ fn a_new_set_waits_for_the_operator() {
 #[test]
 fn gated_pods_wait_for_their_gang_and_scaled_gangs_for_the_base_gang() {
     let mut world = World::ready(MINIMAL);
-    world.pods.remove(&format!("{WORKERS}-2"));
     let pending = json!({ "status": { "conditions": [{
         "type": "Initialized", "status": "False", "reason": "PodsPending",
         "message": "Not all constituent pods have been created yet",
     }]}});
     world.patch_gang("demo-0", &pending);
-    let gated = json!({
-        "spec": { "nodeName": null, "schedulingGates": [{ "name": "grove.io/podgang-pending-creation" }] },
-        "status": {
-            "phase": "Pending", "containerStatuses": null, "conditions": [{
-                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
-            }],
-        },
-    });
-    for pod in world.pods.values_mut() {
-        crate::testkit::patch(pod, &gated);
+    for name in world.cliques.keys().cloned().collect::<Vec<_>>() {
+        let number = world.cliques[&name].spec.replicas - i32::from(name == WORKERS);
+        world.pods_are(&name, &vec![Is::Gated; usize::try_from(number).unwrap()]);
+        let conditions = [
+            condition("PodCliqueScheduled", "False", 1),
+            condition("MinAvailableBreached", "True", 1),
+        ];
+        world.patch_clique(&name, &json!({ "status": { "conditions": conditions } }));
     }
-    for clique in world.cliques.values_mut() {
-        let number = clique.spec.replicas;
-        let status = json!({
-            "readyReplicas": 0, "scheduledReplicas": 0, "scheduleGatedReplicas": number,
-            "conditions": [
-                condition("PodCliqueScheduled", "False", 1),
-                condition("MinAvailableBreached", "True", 1),
-            ],
-        });
-        crate::testkit::patch(clique, &json!({ "status": status }));
-    }
-    world.patch_clique(WORKERS, &json!({ "status": { "replicas": 2 } }));
     let unavailable = json!({ "status": {
         "availableReplicas": 0, "conditions": [condition("MinAvailableBreached", "True", 1)],
     }});
@@ -208,7 +191,7 @@ fn a_pod_with_a_start_order_waits_for_its_parents() {
 
     let expected = format!("pod/{pod} Starting 5m its parents, which are ready now");
     assert_eq!(line(&world, &format!("pod/{pod}")), expected);
-    world.patch_clique("demo-0-decode-0-leader", &json!({ "status": { "readyReplicas": 0 } }));
+    world.pods_are("demo-0-decode-0-leader", &[Is::Starting]);
     let expected =
         format!("pod/{pod} Starting 5m its parents: demo-0-decode-0-leader has 0 of 1 pods ready");
     assert_eq!(line(&world, &format!("pod/{pod}")), expected);
@@ -218,14 +201,14 @@ fn a_pod_with_a_start_order_waits_for_its_parents() {
 fn how_gangs_are_and_what_they_wait_for() {
     let minimum = format!("{WORKERS} has 1 of 2 pods");
     let mut world = World::ready(MINIMAL);
-    world.patch_clique(WORKERS, &below_minimum());
+    world.pods_are(WORKERS, &BELOW_MINIMUM);
     assert_eq!(
         line(&world, "pg/demo-0"),
         format!("pg/demo-0 Unscheduled 5m the scheduler: {minimum} scheduled")
     );
     // Its pods are past their gates.
     assert_eq!(line(&world, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
-    world.patch_clique("demo-0-decode-1-leader", &json!({ "status": { "scheduledReplicas": 0 } }));
+    world.pods_are("demo-0-decode-1-leader", &[Is::Unscheduled]);
     assert_eq!(
         line(&world, "pg/demo-0-decode-0"),
         format!(
@@ -234,7 +217,7 @@ fn how_gangs_are_and_what_they_wait_for() {
     );
 
     let mut world = World::ready(MINIMAL);
-    world.patch_clique(WORKERS, &json!({ "status": { "readyReplicas": 1 } }));
+    world.pods_are(WORKERS, &[Is::Ready, Is::Starting, Is::Starting]);
     assert_eq!(
         line(&world, "pg/demo-0"),
         format!("pg/demo-0 Starting 5m its minimum: {minimum} ready")
@@ -262,32 +245,39 @@ fn how_gangs_are_and_what_they_wait_for() {
 
 #[test]
 fn how_cliques_are_and_what_they_wait_for() {
-    let cases: [(Value, &str); 7] = [
-        (json!({}), "3/3 Ready 5m"),
-        (json!({ "readyReplicas": 2 }), "2/3 Available 5m"),
-        (json!({ "readyReplicas": 1 }), "1/3 Starting 5m its minimum: 1 of 2 pods ready"),
+    use Is::{Gated, Ready, Starting, Unscheduled};
+    let cases: [(&[Is], &str); 6] = [
+        (&[Ready, Ready, Ready], "3/3 Ready 5m"),
+        (&[Ready, Ready, Starting], "2/3 Available 5m"),
+        (&[Ready, Starting, Unscheduled], "1/3 Starting 5m its minimum: 1 of 2 pods ready"),
+        (&[Starting, Unscheduled, Gated], "0/3 Gated 5m its minimum: 1 of 2 pods scheduled"),
         (
-            json!({ "readyReplicas": 0, "scheduledReplicas": 1 }),
+            &[Starting, Unscheduled, Unscheduled],
             "0/3 Unscheduled 5m its minimum: 1 of 2 pods scheduled",
         ),
-        (
-            json!({ "readyReplicas": 0, "scheduledReplicas": 0, "scheduleGatedReplicas": 3 }),
-            "0/3 Gated 5m its minimum: 0 of 2 pods scheduled",
-        ),
-        (
-            json!({ "readyReplicas": 0, "replicas": 1 }),
-            "0/3 Pending 5m its minimum: 1 of 2 pods created",
-        ),
-        (
-            json!({ "lastErrors": [{ "code": "ERR_CREATE_POD", "description": "quota exceeded" }] }),
-            "3/3 Ready 5m quota exceeded",
-        ),
+        (&[Ready], "1/3 Pending 5m its minimum: 1 of 2 pods created"),
     ];
-    for (status, expected) in cases {
+    let title = format!("pclq/{WORKERS}");
+    for (states, expected) in cases {
         let mut world = World::ready(MINIMAL);
-        world.patch_clique(WORKERS, &json!({ "status": status }));
-        assert_eq!(line(&world, &format!("pclq/{WORKERS}")), format!("pclq/{WORKERS} {expected}"));
+        world.pods_are(WORKERS, states);
+        assert_eq!(line(&world, &title), format!("{title} {expected}"));
     }
+
+    let mut world = World::ready(MINIMAL);
+    let crashes = container("c", false, &json!({ "waiting": { "reason": "CrashLoopBackOff" } }));
+    world.pods_are(WORKERS, &[Ready, Starting, Starting]);
+    world.patch_pod(
+        &format!("{WORKERS}-1"),
+        &json!({ "status": { "containerStatuses": [crashes] } }),
+    );
+    let expected = format!("{title} 1/3 NotReady 5m its minimum: 1 of 2 pods ready");
+    assert_eq!(line(&world, &title), expected);
+
+    let mut world = World::ready(MINIMAL);
+    let error = json!({ "code": "ERR_CREATE_POD", "description": "quota exceeded" });
+    world.patch_clique(WORKERS, &json!({ "status": { "lastErrors": [error] } }));
+    assert_eq!(line(&world, &title), format!("{title} 3/3 Ready 5m quota exceeded"));
 }
 
 /// The router lost its pod 100 s after the creation; a quarter of an hour later it ends.
@@ -298,11 +288,12 @@ fn what_lost_its_minimum_says_when_it_ends() {
         "spec": { "template": { "terminationDelay": "15m" } }, "status": { "availableReplicas": 0 },
     }));
     let lost = json!({ "status": {
-        "readyReplicas": 0, "scheduledReplicas": 0, "conditions": [
+        "conditions": [
             condition("PodCliqueScheduled", "False", 100),
             condition("MinAvailableBreached", "True", 100),
         ],
     }});
+    world.pods_are("demo-0-router", &[Is::Unscheduled]);
     world.patch_clique("demo-0-router", &lost);
 
     insta::assert_snapshot!(shown(&world));
@@ -472,7 +463,7 @@ fn a_deleted_set_waits_for_its_finalizers() {
 #[test]
 fn what_does_not_fit_is_cut_off() {
     let mut world = World::ready(MINIMAL);
-    world.patch_clique(WORKERS, &below_minimum());
+    world.pods_are(WORKERS, &BELOW_MINIMUM);
     let tree = analyse(&world.objects());
 
     let room = Room { width: Some(60), height: Some(5) };
