@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use grove_api::duration::GoDuration;
+use grove_api::duration::{GoDuration, ParseError};
 use grove_api::pod_clique_set::{PodCliqueSetStatus, UpdateStrategyType};
 use grove_runtime::process::Env;
 
@@ -33,19 +33,23 @@ pub(crate) struct StatusArguments {
     )]
     watch: bool,
     /// How long to wait, for example 90s or 1h30m; 0s is for ever
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
-    timeout: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    timeout: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: GoDuration = text.parse().map_err(|error: ParseError| error.to_string())?;
+    parsed.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 /// Says how the update goes, and waits for its end.
 pub(super) async fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
     let env = Env::system();
-    let timeout = arguments.timeout.to_std().unwrap_or_default();
-    if timeout.is_zero() {
+    if arguments.timeout.is_zero() {
         return follow(arguments, &env).await;
     }
-    let in_time = env.clock.timeout(timeout, follow(arguments, &env)).await;
-    in_time.unwrap_or_else(|| Ok(too_late(&arguments.set, timeout)))
+    let in_time = env.clock.timeout(arguments.timeout, follow(arguments, &env)).await;
+    in_time.unwrap_or_else(|| Ok(too_late(&arguments.set, arguments.timeout)))
 }
 
 fn too_late(set: &str, timeout: Duration) -> Exit {
@@ -117,6 +121,9 @@ fn missing(objects: &Objects<'_>, status: &PodCliqueSetStatus) -> Option<String>
     if status.observed_generation < generation {
         let generation = generation.unwrap_or_default();
         return Some(format!("the operator has not seen generation {generation} yet"));
+    }
+    if tree::holds_back(set) {
+        return Some("its template has changed".to_owned());
     }
     let (wanted, updated) = (set.spec.replicas, status.updated_replicas);
     let of_wanted = |is: i32| format!("{is} of {}", counted(wanted, "replica"));

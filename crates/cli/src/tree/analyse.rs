@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::gang::Gangs;
-use super::meta::{condition, created, is_deleting, is_paused, minimum, name};
+use super::meta::{condition, created, holds_back, is_deleting, is_paused, minimum, name};
 use super::node::{Counts, Kind, Node, State, Termination, Update, What};
 use super::places::{Places, Replica};
 use super::pod;
@@ -104,7 +104,7 @@ impl<'a> Analysis<'a> {
         }
         errors(&mut node, &status.last_errors);
         complaints(&mut node, &status.conditions);
-        if self.paused && node.update.is_some() {
+        if (self.paused && node.update.is_some()) || holds_back(set) {
             let resume = format!("grove rollout resume {}", name(&set.metadata));
             node.waits(What::User, format!("the user: the update is paused, see {resume:?}"));
         }

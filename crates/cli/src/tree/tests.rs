@@ -392,6 +392,22 @@ fn an_update_is_shown_where_it_happens() {
 }
 
 #[test]
+fn an_update_that_was_paused_before_it_began_waits_for_the_user() {
+    let mut world = World::ready(MINIMAL);
+    world.patch_set(&json!({
+        "metadata": { "annotations": { "grove.io/rollout-paused": "true" } },
+        "status": { "currentGenerationHash": grove_core::hash::generation_hash(&world.set) },
+    }));
+    assert_eq!(line(&world, "pcs/demo"), "pcs/demo 1/1 Ready 5m");
+
+    world.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
+    assert_eq!(
+        line(&world, "pcs/demo"),
+        "pcs/demo 1/1 Ready 5m the user: the update is paused, see \"grove rollout resume demo\""
+    );
+}
+
+#[test]
 fn a_set_tells_errors_and_what_its_scheduler_says() {
     let mut world = World::ready(MINIMAL);
     world.patch_set(&json!({

@@ -109,9 +109,14 @@ fn what_a_rollout_waits_for() {
     }
 
     let mut world = World::ready(MINIMAL);
-    paused["status"] = json!({ "updatedReplicas": 1 });
+    let current = grove_core::hash::generation_hash(&world.set);
+    paused["status"] = json!({ "currentGenerationHash": current });
     world.patch_set(&paused);
     let line = "PodCliqueSet \"demo\" successfully rolled out: 1 replica; it is paused, so the next \
                 change will wait";
     assert_eq!(said(&world), (true, line.to_owned()));
+    world.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
+    let line = "PodCliqueSet \"demo\" is paused: its template has changed; \"grove rollout resume \
+                demo\" lets it go on";
+    assert_eq!(said(&world), (false, line.to_owned()));
 }
