@@ -5,8 +5,11 @@ pub const DISABLE_MANAGED_RESOURCE_PROTECTION: &str =
     "grove.io/disable-managed-resource-protection";
 /// On a PodCliqueSet: any change of the value forces a reconcile.
 pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
-/// On a PodCliqueSet: `"true"` holds updates back.
+/// On a PodCliqueSet: `"true"` holds updates back, until the annotation goes.
 pub const ROLLOUT_PAUSED: &str = "grove.io/rollout-paused";
+/// On a PodCliqueSet: why its template is as it is, in the words of the user. Copied to the revision of
+/// the template. The key is that of Kubernetes.
+pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 /// On a PodGang: the topology that its translated constraints refer to. Never copied from a clique
 /// template.
 pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";

@@ -191,6 +191,9 @@ open_enum! {
         SyncComputeDomain = "ERR_SYNC_COMPUTEDOMAIN",
         /// `ERR_DELETE_COMPUTEDOMAIN`.
         DeleteComputeDomain = "ERR_DELETE_COMPUTEDOMAIN",
+        // History.
+        /// `ERR_SYNC_CONTROLLERREVISION`.
+        SyncControllerRevision = "ERR_SYNC_CONTROLLERREVISION",
         // Admission.
         /// `ERR_VALIDATE_CREATE_PODCLIQUESET`.
         ValidateCreatePodCliqueSet = "ERR_VALIDATE_CREATE_PODCLIQUESET",
@@ -308,7 +311,7 @@ mod tests {
         codes.dedup();
 
         assert_eq!(codes.len(), ErrorCode::KNOWN.len());
-        assert_eq!(codes.len(), 87);
+        assert_eq!(codes.len(), 88);
         assert_eq!(ErrorCode::from("ERR_LIST_PCLQs").as_str(), "ERR_LIST_PCLQs");
         assert_eq!(ErrorCode::KaiTopologyCreateError.as_str(), "KAI_TOPOLOGY_CREATE_ERROR");
     }

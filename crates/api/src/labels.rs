@@ -73,6 +73,8 @@ pub enum Component {
     ResourceClaim,
     /// ComputeDomain.
     ComputeDomain,
+    /// ControllerRevision with a former or the current template of the set.
+    Revision,
 }
 
 impl Component {
@@ -91,12 +93,13 @@ impl Component {
             Self::MemberPodClique => "pcsg-podclique",
             Self::ResourceClaim => "resource-claim",
             Self::ComputeDomain => "pcs-computedomain",
+            Self::Revision => "pcs-revision",
         }
     }
 
     /// Whether objects of this kind repeat their own name in [`NAME`].
     const fn has_name_label(self) -> bool {
-        !matches!(self, Self::PodGang | Self::ResourceClaim)
+        !matches!(self, Self::PodGang | Self::ResourceClaim | Self::Revision)
     }
 }
 
@@ -117,6 +120,11 @@ pub fn managed(set: &str, component: Component, name: &str) -> BTreeMap<String, 
         labels.insert(NAME.to_owned(), name.replace(':', "-"));
     }
     labels
+}
+
+/// Selects the revisions of the templates of a set.
+pub fn revision_selector(set: &str) -> String {
+    format!("{},{COMPONENT}={}", set_pod_selector(set), Component::Revision.as_str())
 }
 
 /// Selects all pods of a set; published in `PodCliqueSet.status.hpaPodSelector`.
@@ -149,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn gangs_and_claims_have_no_name_label() {
-        for component in [Component::PodGang, Component::ResourceClaim] {
+    fn gangs_claims_and_revisions_have_no_name_label() {
+        for component in [Component::PodGang, Component::ResourceClaim, Component::Revision] {
             assert!(!managed("inf", component, "inf-0").contains_key(NAME));
         }
     }
@@ -159,6 +167,10 @@ mod tests {
     fn selectors_have_their_documented_text() {
         let managed = "app.kubernetes.io/managed-by=grove-operator,app.kubernetes.io/part-of=demo";
         assert_eq!(set_pod_selector("demo"), managed);
+        assert_eq!(
+            revision_selector("demo"),
+            format!("{managed},app.kubernetes.io/component=pcs-revision")
+        );
         assert_eq!(
             clique_pod_selector("demo", "demo-0-router"),
             format!("{managed},grove.io/podclique=demo-0-router")

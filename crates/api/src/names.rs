@@ -94,6 +94,12 @@ pub fn legacy_token_secret(set: &str) -> String {
     format!("{set}-initc-sa-token-secret")
 }
 
+/// ControllerRevision of the template with this generation hash. A set's name fits into a label, so the
+/// whole stays far below the length that object names may have.
+pub fn revision(set: &str, generation_hash: &str) -> String {
+    format!("{set}-{generation_hash}")
+}
+
 /// HorizontalPodAutoscaler of a PodClique or PodCliqueScalingGroup.
 pub fn autoscaler(target: &str) -> String {
     target.to_owned()

@@ -6,6 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 use crate::operator::OperatorArguments;
+use crate::rollout::RolloutCommand;
+use crate::tree::TreeArguments;
 
 /// Gang scheduling, scaling and updates of multi-part workloads on Kubernetes.
 #[derive(Debug, Parser)]
@@ -55,6 +57,15 @@ pub(crate) enum Command {
         #[arg(long, short, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// Show a PodCliqueSet with everything below it, and what each part waits for
+    ///
+    /// Replicas, scaling groups, cliques, gangs and pods, each with its state and age, and whatever keeps
+    /// it from being complete: its gang, the scheduler, cliques that start first, a container. An update
+    /// or a gang termination under way is shown where it happens.
+    Tree(TreeArguments),
+    /// Follow, list, pause or resume the updates of a PodCliqueSet
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
     /// Check PodCliqueSet manifests as the cluster would
     ///
     /// Every PodCliqueSet gets its defaults and is checked against the schema and the rules of the

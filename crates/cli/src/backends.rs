@@ -11,7 +11,9 @@ use grove_runtime::resource::{ObjectKey, Resource};
 use serde_json::{Value, json};
 
 use crate::args::Output;
+use crate::cluster;
 use crate::operator;
+use crate::table;
 
 /// The answer, with a final newline.
 pub(crate) fn run(config: &Path, output: Output) -> anyhow::Result<String> {
@@ -45,7 +47,7 @@ impl Objects for Served {
 }
 
 async fn discover(registry: &Registry) -> anyhow::Result<Served> {
-    let client = operator::client().await?;
+    let client = cluster::client(cluster::infer().await?)?;
     let mut lists = BTreeMap::<String, Vec<String>>::new();
     let mut served = BTreeMap::new();
     for kind in registry.kinds() {
@@ -100,19 +102,10 @@ fn text(rows: &[Row<'_>], default: &str) -> String {
         let [objects, minimum, gang, topology, queue, priority] = cells.map(str::to_owned);
         table.push([format!("{name}{mark}"), objects, minimum, gang, topology, queue, priority]);
     }
-    let widths: [usize; 7] = std::array::from_fn(|column| {
-        table.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    });
-    let line = |row: &[String; 7]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let kinds = rows
-        .iter()
-        .flat_map(|row| &row.kinds)
-        .map(|(kind, served)| format!("{kind}: {}", if *served { "served" } else { "not served" }));
-    let lines: Vec<String> = table.iter().map(line).chain(kinds).collect();
-    lines.join("\n") + "\n"
+    let served = |served: bool| if served { "served" } else { "not served" };
+    let kinds = rows.iter().flat_map(|row| &row.kinds);
+    let kinds = kinds.map(|(kind, is)| format!("{kind}: {}\n", served(*is)));
+    table::columns(&table) + &kinds.collect::<String>()
 }
 
 fn json(rows: &[Row<'_>], default: &str) -> Value {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Success = 0,
-    /// The command line, or what it asked to check, makes no sense.
+    /// The command line, or what it asked to check, makes no sense; or what it waits for did not come.
     Refused = 1,
     /// The operator configuration cannot be used.
     BadConfiguration = 2,
@@ -24,7 +24,7 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
-  1  bad arguments, or manifests with errors
+  1  bad arguments, manifests with errors, or a set that is gone or not complete in time
   2  operator configuration cannot be loaded or is invalid
   3  topology could not be synchronised at start
   4  connection to the cluster, or a server of the operator, could not be set up

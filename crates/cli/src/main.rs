@@ -1,10 +1,18 @@
 //! The `grove` binary: reads the command line, runs one command, turns its outcome into an exit code.
 
+mod age;
 mod args;
 mod backends;
+mod cluster;
 mod crds;
 mod exit;
+mod live;
 mod operator;
+mod rollout;
+mod table;
+#[cfg(test)]
+mod testkit;
+mod tree;
 mod validate;
 mod version;
 
@@ -33,6 +41,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
         Command::Backends { config, output } => print(&backends::run(config, *output)?)?,
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
+        Command::Tree(arguments) => return wait(tree::run(arguments)),
+        Command::Rollout(command) => return wait(rollout::run(command)),
         Command::Validate { filename, config } => {
             let report = validate::run(filename, config.as_deref())?;
             print(&report.findings)?;
@@ -41,6 +51,15 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Success)
+}
+
+/// Runs a command that talks to a cluster.
+fn wait(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    runtime.block_on(command)
 }
 
 /// Writes a whole answer to standard output. A reader that went away early has what it wanted.

@@ -12,6 +12,7 @@ use grove_runtime::logs::{self, Format, Level, LogConfig};
 use grove_runtime::process::{Env, signalled_twice};
 
 use crate::args::Output;
+use crate::cluster;
 use crate::exit::Exit;
 use crate::version;
 
@@ -153,20 +154,8 @@ struct Connection {
     namespace: String,
 }
 
-/// A client for the cluster that the environment names.
-pub(crate) async fn client() -> anyhow::Result<kube::Client> {
-    let agent = concat!("grove/", env!("CARGO_PKG_VERSION"));
-    Ok(grove_runtime::client::client(infer().await?, agent)?)
-}
-
-async fn infer() -> anyhow::Result<kube::Config> {
-    kube::Config::infer().await.context(
-        "found neither a kubeconfig nor a service account; set KUBECONFIG or run in a cluster",
-    )
-}
-
 async fn connect(arguments: &OperatorArguments) -> anyhow::Result<Connection> {
-    let config = infer().await?;
+    let config = cluster::infer().await?;
     let own = fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
     let namespace = arguments.namespace.clone().or(own);
     let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());

@@ -57,6 +57,12 @@ fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_validate", stdout(&["validate", "--help"]));
     insta::assert_snapshot!("help_backends", stdout(&["backends", "--help"]));
     insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
+    insta::assert_snapshot!("help_tree", stdout(&["tree", "--help"]));
+    insta::assert_snapshot!("help_rollout", stdout(&["rollout", "--help"]));
+    for command in ["status", "history", "pause", "resume"] {
+        let name = format!("help_rollout_{command}");
+        insta::assert_snapshot!(name, stdout(&["rollout", command, "--help"]));
+    }
 }
 
 #[test]
@@ -111,6 +117,10 @@ fn bad_arguments_end_with_code_one_and_a_hint() {
         (&["crsd"][..], "error: unrecognized subcommand 'crsd'"),
         (&["version", "--output", "xml"], "error: invalid value 'xml' for '--output <OUTPUT>'"),
         (&["crds", "extra"], "error: unexpected argument 'extra' found"),
+        (
+            &["rollout", "status", "demo", "--timeout=-3s"],
+            "error: invalid value '-3s' for '--timeout <DURATION>': must not be negative",
+        ),
     ] {
         let (code, text) = failure(args);
         assert_eq!(code, 1, "{text}");
@@ -120,6 +130,32 @@ fn bad_arguments_end_with_code_one_and_a_hint() {
     let (code, text) = failure(&[]);
     assert_eq!(code, 1);
     assert!(text.contains("Usage: grove <COMMAND>"), "{text}");
+}
+
+#[test]
+fn cluster_that_cannot_be_reached_is_a_failure() {
+    let directory = fresh_directory("unreachable");
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("kubeconfig");
+    // Nothing listens on this port.
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+    });
+    fs::write(&file, kubeconfig.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    for (args, expected) in [
+        (&["tree", "demo"][..], "error: cannot list podcliquesets.grove.io: connection:"),
+        (&["rollout", "status", "demo"], "error: cannot list podcliquesets.grove.io: connection:"),
+        (&["rollout", "history", "demo"], "error: cannot read PodCliqueSet n/demo:"),
+        (&["rollout", "pause", "demo"], "error: cannot read PodCliqueSet n/demo:"),
+    ] {
+        let (code, text) = failure(&[args, &["--kubeconfig", file]].concat());
+        assert_eq!(code, 6, "{text}");
+        assert!(text.starts_with(expected), "{text}");
+    }
 }
 
 #[test]

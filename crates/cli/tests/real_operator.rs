@@ -3,20 +3,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::process::Command;
 
 use grove_runtime::rng::Rng;
 use serde_json::Value;
-use xtask::cluster::{Cluster, Fleet, Options, Parts};
+use support::{DEADLINE, FLEET, Operator, configuration};
+use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll;
 
-const DEADLINE: Duration = Duration::from_secs(60);
 const BAD_SET: &str = "
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -27,81 +25,6 @@ spec:
       - name: worker
         spec: {roleName: worker, replicas: 0, podSpec: {containers: [{name: c, image: busybox}]}}
 ";
-
-/// A running operator.
-struct Operator {
-    child: Child,
-    /// Lines of its log.
-    log: Receiver<String>,
-}
-
-impl Operator {
-    fn start(cluster: &Cluster, config: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
-            .args(["operator", "--install-crds", "--webhook-host", "127.0.0.1"])
-            .args(["--namespace", "default", "--log", "info,grove_runtime::write=debug"])
-            .arg("--config")
-            .arg(config)
-            .env("KUBECONFIG", cluster.admin().kubeconfig())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (told, log) = mpsc::channel();
-        std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| drop(told.send(line)));
-        });
-        Self { child, log }
-    }
-
-    /// Reads the log until a line says this.
-    fn says(&self, word: &str) {
-        let said = |line: String| line.contains(word);
-        while !said(self.log.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no {word:?}"))) {}
-    }
-
-    /// Lets it do some writes, or live for a while when there is nothing to do, and kills it.
-    fn kill_in_the_middle(mut self, rng: &Rng) {
-        for _ in 0..rng.next_u64() % 40 {
-            let patience = Duration::from_millis(rng.next_u64() % 400);
-            if self.log.recv_timeout(patience).is_err() {
-                break;
-            }
-        }
-        self.kill();
-    }
-
-    /// SIGKILL.
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// A failed test leaves no operator behind.
-impl Drop for Operator {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Writes a configuration file.
-fn configuration(cluster: &Cluster, election: bool) -> PathBuf {
-    let config = cluster.directory().join("operator.yaml");
-    // Ports of its own: another operator may be running here.
-    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [webhooks, health, metrics] = listeners.map(|one| one.local_addr().unwrap().port());
-    let text = format!(
-        "apiVersion: operator.config.grove.io/v1alpha1\n\
-         kind: OperatorConfiguration\n\
-         leaderElection: {{enabled: {election}}}\n\
-         server: {{webhooks: {{port: {webhooks}}}, healthProbes: {{port: {health}}}, \
-         metrics: {{port: {metrics}}}}}\n"
-    );
-    fs::write(&config, text).unwrap();
-    config
-}
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
@@ -155,7 +78,6 @@ fn backends_are_compared_as_the_cluster_is() {
 
 // === kills ===
 
-const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
 const SET: &str = "
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet

@@ -146,7 +146,11 @@ fn scaling_group_annotations(
 }
 
 /// Metadata of an object that the set owns.
-fn metadata_of_set(layout: &Layout<'_>, component: Component, name: String) -> ObjectMeta {
+pub(crate) fn metadata_of_set(
+    layout: &Layout<'_>,
+    component: Component,
+    name: String,
+) -> ObjectMeta {
     ObjectMeta {
         namespace: Some(layout.namespace().to_owned()),
         labels: Some(labels::managed(layout.set_name(), component, &name)),

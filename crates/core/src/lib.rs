@@ -11,6 +11,7 @@ pub mod gang;
 pub mod hash;
 pub mod layout;
 pub mod pods;
+pub mod revision;
 pub mod start_order;
 pub mod status;
 pub mod termination;

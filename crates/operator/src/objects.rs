@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-use grove_api::{PodCliqueSet, finalizers, labels};
+use grove_api::{PodCliqueSet, annotations, finalizers, labels};
 use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
+use grove_core::revision;
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::{Meta, View};
 use serde::de::DeserializeOwned;
@@ -115,6 +116,34 @@ impl<'de> Deserialize<'de> for Raw {
 }
 
 impl View for Raw {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// A revision of a set's template. The template itself is not kept.
+#[derive(Debug)]
+pub(crate) struct Revision {
+    pub(crate) meta: Meta,
+    pub(crate) observed: revision::Revision,
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw { meta, object } = Raw::deserialize(deserializer)?;
+        let metadata = &object["metadata"];
+        let cause = &metadata["annotations"][annotations::CHANGE_CAUSE];
+        let observed = revision::Revision {
+            name: meta.key.name.to_string(),
+            number: object["revision"].as_i64().unwrap_or_default(),
+            change_cause: cause.as_str().map(str::to_owned),
+            orphaned: metadata["ownerReferences"].as_array().is_none_or(Vec::is_empty),
+        };
+        Ok(Self { meta, observed })
+    }
+}
+
+impl View for Revision {
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -1,10 +1,12 @@
-//! A PodCliqueSet as a whole: its finalizer, what the start-order container needs, and its status.
+//! A PodCliqueSet as a whole: its finalizer, what the start-order container needs, the history of its
+//! templates, and its status.
 
 mod decide;
 mod observe;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_core::revision;
 use grove_core::status::{Outcome, SchedulerState};
 use grove_core::update::is_paused;
 use grove_runtime::controller::{Attempt, Due};
@@ -16,10 +18,10 @@ use grove_runtime::write::Write;
 
 use self::observe::Children;
 use crate::events;
-use crate::objects::{Object, Set};
+use crate::objects::{Object, Revision, Set};
 use crate::plan::act;
 use crate::reconcile::{BackendProblem, Context, ReconcileError};
-use crate::world::{ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
+use crate::world::{REVISIONS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
 
 fn key_of(meta: &Meta) -> Vec<ObjectKey> {
     set_of(meta).into_iter().collect()
@@ -52,16 +54,24 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         };
         queue.follow(store, child, projection, |one| key_of(&one.metadata));
     }
+    queue.follow(
+        &world.revisions.store,
+        child,
+        |one: &Revision| (one.meta.uid.clone(), one.observed.clone()),
+        |one| key_of(&one.meta),
+    );
     queue
 }
 
-/// The status is our own, but somebody else may have changed it.
+/// The status is our own, but somebody else may have changed it. Of the annotations only the one that is
+/// copied matters here.
 fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
     let status = set.object.status.clone();
     let finalizers = metadata.finalizers.clone();
     let flags = [set.meta.deleting, is_paused(&set.object)];
-    (set.meta.uid.clone(), set.meta.generation, flags, finalizers, status)
+    let cause = revision::change_cause(&set.object).map(str::to_owned);
+    (set.meta.uid.clone(), set.meta.generation, flags, finalizers, status, cause)
 }
 
 /// Brings one set to what it says, and its status to what is.
@@ -140,6 +150,8 @@ fn code(write: &Write) -> ErrorCode {
         ErrorCode::SyncRoleBinding
     } else if *resource == SECRETS {
         ErrorCode::CreateSecret
+    } else if *resource == REVISIONS {
+        ErrorCode::SyncControllerRevision
     } else if *resource == Resource::of::<PodCliqueSet>() {
         ErrorCode::UpdatePcsStatus
     } else {

@@ -11,7 +11,7 @@ use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
 
-use crate::objects::{Object, Pod, Raw, Set};
+use crate::objects::{Object, Pod, Raw, Revision, Set};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -28,6 +28,9 @@ pub(crate) const AUTOSCALERS: Resource = Resource::namespaced(
     "horizontalpodautoscalers",
     "HorizontalPodAutoscaler",
 );
+
+pub(crate) const REVISIONS: Resource =
+    Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
 
 /// Everything the controllers see.
 #[derive(Clone)]
@@ -46,6 +49,9 @@ pub(crate) struct World {
     pub(crate) roles: Store<MetaView>,
     pub(crate) role_bindings: Store<MetaView>,
     pub(crate) secrets: Store<MetaView>,
+    /// Former and current templates of sets. Nothing depends on them, so an operator that may not see
+    /// them goes without.
+    pub(crate) revisions: BySet<Revision>,
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: Cached,
 }
@@ -166,6 +172,8 @@ impl World {
             set: cliques_by_set,
             replica: cliques_by_replica,
         };
+        let mut revisions = caches.declare::<Revision>(managed(REVISIONS)).optional();
+        let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
         let pods_by_clique = pods.index(|pod| pod.clique().map(ToString::to_string));
         Self {
@@ -183,6 +191,11 @@ impl World {
             roles: plain(caches, ROLES),
             role_bindings: plain(caches, ROLE_BINDINGS),
             secrets: plain(caches, SECRETS),
+            revisions: BySet {
+                store: caches.start(revisions),
+                set: revisions_by_set,
+                replica: revisions_by_replica,
+            },
             scheduler_objects: Cached::start(caches, backends),
         }
     }

@@ -22,6 +22,7 @@ fn every_object_has_its_documented_name() {
         (role_binding("inf"), "grove.io:pcs:inf"),
         (token_secret("inf"), "inf-ic-sat"),
         (legacy_token_secret("inf"), "inf-initc-sa-token-secret"),
+        (revision("inf", "bcdf2"), "inf-bcdf2"),
         (autoscaler(&group), "inf-0-decode"),
         (constraint_group(&group, 0), "inf-0-decode-0"),
         (shared_resource_claim("inf", "gpu"), "inf-all-gpu"),

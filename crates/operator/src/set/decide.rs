@@ -3,31 +3,32 @@
 //! A set that is deleted takes its children along at once instead of leaving them to the garbage
 //! collector, which is there for what is missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_backends::Limit;
 use grove_core::children;
 use grove_core::layout::Layout;
+use grove_core::revision::{self, Change};
 use grove_core::status::{self, Outcome, SchedulerState, SetReplica};
 use grove_core::update;
 use grove_runtime::events::Occurrence;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
-use grove_runtime::write::Write;
+use grove_runtime::write::{Precondition, Verb, Write};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::observe::{Children, Observed, Replica};
-use crate::objects::{Hashes, Object, Pod, Set};
+use crate::objects::{Hashes, Object, Pod, Revision, Set};
 use crate::plan::Plan;
 use crate::world::{
-    AUTOSCALERS, ByName, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES,
+    AUTOSCALERS, ByName, REVISIONS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES,
 };
 use crate::{converge, events};
 
-/// `children` are asked for only when the set is deleted.
+/// `children` are asked for only when the set is deleted, or when its history is too long.
 pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Plan {
     let mut plan = Plan::default();
     let resource = Resource::of::<PodCliqueSet>();
@@ -63,7 +64,64 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
     );
     // The API server looks at the role before it lets anybody bind it.
     plan.step(access(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)));
+    // Last: nothing waits for it.
+    plan.step(history(seen, children));
     plan
+}
+
+/// Keeps the templates that the set has had.
+fn history(seen: &Observed, children: impl FnOnce() -> Children) -> Vec<Write> {
+    let set = &seen.set.object;
+    let uid = &seen.set.meta.uid;
+    let ours = |revision: &Revision| {
+        let owner = revision.meta.controller.as_ref();
+        revision.observed.orphaned || owner.is_some_and(|owner| owner.uid == *uid)
+    };
+    let Some(all) = &seen.revisions else { return Vec::new() };
+    let live: BTreeMap<&str, &Revision> = all
+        .iter()
+        .filter(|revision| ours(revision))
+        .map(|revision| (revision.observed.name.as_str(), &**revision))
+        .collect();
+    let observed: Vec<_> = live.values().map(|revision| revision.observed.clone()).collect();
+    let in_use = || hashes_in_use(set, &children());
+    let changes = revision::changes(set, &seen.set.hashes().generation, &observed, in_use);
+    let write = |change| match change {
+        Change::Create(object) => converge::part(REVISIONS, object, None, "a new template"),
+        Change::Patch(name, patch) => live.get(name.as_str()).map(|revision| Write {
+            resource: REVISIONS,
+            key: revision.meta.key.clone(),
+            verb: Verb::Merge {
+                patch,
+                only_if: Precondition::version(&revision.meta.uid, revision.meta.resource_version),
+                subresource: None,
+            },
+            reason: "keep the history of templates",
+        }),
+        Change::Delete(name) => live
+            .get(name.as_str())
+            .filter(|revision| !revision.meta.deleting)
+            .map(|revision| converge::delete(REVISIONS, &revision.meta, "the history is long")),
+    };
+    changes.into_iter().filter_map(write).collect()
+}
+
+/// The generation hashes that the set and its parts have, or are on their way to.
+fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
+    let own = set.status.iter().filter_map(|status| status.current_generation_hash.clone());
+    let cliques = children.cliques.values().filter_map(|one| one.object.status.as_ref());
+    let of_cliques = cliques.flat_map(|status| {
+        let target = status.update_progress.as_ref();
+        let target = target.map(|progress| progress.pod_clique_set_generation_hash.clone());
+        [status.current_pod_clique_set_generation_hash.clone(), target]
+    });
+    let groups = children.groups.values().filter_map(|one| one.object.status.as_ref());
+    let of_groups = groups.flat_map(|status| {
+        let target = status.update_progress.as_ref();
+        let target = target.map(|progress| progress.pod_clique_set_generation_hash.clone());
+        [status.current_pod_clique_set_generation_hash.clone(), target]
+    });
+    own.chain(of_cliques.chain(of_groups).flatten()).collect()
 }
 
 /// Creates an object that the start-order container needs, or puts its labels back.
@@ -86,6 +144,7 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
     found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
+    found.extend(seen.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
     let access = [
         (SERVICE_ACCOUNTS, &seen.service_account),
         (ROLES, &seen.role),

@@ -6,16 +6,18 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, names};
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::Meta;
 
-use crate::objects::{Object, Raw, Set};
+use crate::objects::{Object, Raw, Revision, Set};
 use crate::world::{ByName, World, by_name};
 
-/// A set and what the start-order container needs.
+/// A set, what the start-order container needs, and the history of its templates.
 pub(super) struct Observed {
     pub(super) set: Arc<Set>,
     pub(super) service_account: Option<Meta>,
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,
     pub(super) secret: Option<Meta>,
+    /// Absent when they cannot be seen.
+    pub(super) revisions: Option<Vec<Arc<Revision>>>,
 }
 
 /// The children of a set, of which there may be thousands: looked at only when they matter.
@@ -38,6 +40,7 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
         ),
         role: meta(world.roles.get(&named(names::role(&key.name)))),
         role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
+        revisions: world.revisions.store.is_served().then(|| world.revisions.of(key)),
         secret: meta(world.secrets.get(&named(names::token_secret(&key.name)))),
         set,
     })

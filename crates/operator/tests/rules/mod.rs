@@ -7,6 +7,7 @@ mod events;
 mod gangs;
 mod names;
 mod pods;
+mod revisions;
 pub(crate) mod rights;
 mod scaling;
 mod start_order;
@@ -18,7 +19,7 @@ use crate::support::cases::Case;
 
 /// All cases.
 pub(crate) fn all(bench: &Bench) -> Vec<Case> {
-    let tables: [&[Rule]; 10] = [
+    let tables: [&[Rule]; 11] = [
         autoscaling::RULES,
         start_order::RULES,
         gangs::RULES,
@@ -29,6 +30,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Case> {
         events::RULES,
         conflicts::RULES,
         deletion::RULES,
+        revisions::RULES,
     ];
     cases(bench, tables.into_iter().flatten())
 }

@@ -39,6 +39,8 @@ pub const BINDINGS: Kind =
 pub const AUTOSCALERS: Kind =
     Kind::new("HorizontalPodAutoscaler", "apis/autoscaling/v2", "horizontalpodautoscalers");
 
+pub const REVISIONS: Kind = Kind::new("ControllerRevision", "apis/apps/v1", "controllerrevisions");
+
 pub const EVENTS: Kind = Kind::new("Event", "api/v1", "events");
 
 /// Groups of the scheduler of Kubernetes.
@@ -53,7 +55,7 @@ pub const VOLCANO_GROUPS: Kind =
     Kind::new("PodGroup", "apis/scheduling.volcano.sh/v1beta1", "podgroups");
 
 /// What every control plane has.
-pub const ALL: [Kind; 12] = [
+pub const ALL: [Kind; 13] = [
     SETS,
     GROUPS,
     CLIQUES,
@@ -65,5 +67,6 @@ pub const ALL: [Kind; 12] = [
     ROLES,
     BINDINGS,
     AUTOSCALERS,
+    REVISIONS,
     EVENTS,
 ];

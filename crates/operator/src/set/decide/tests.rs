@@ -20,7 +20,23 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
         role: None,
         role_binding: None,
         secret: None,
+        revisions: None,
     }
+}
+
+/// A revision of the set with the uid `owner`.
+fn revision(name: &str, number: i64, owner: &str) -> Arc<Revision> {
+    let revision = serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "namespace": "default", "uid": name, "resourceVersion": "7",
+            "annotations": {"kubernetes.io/change-cause": "why"},
+            "ownerReferences": [{"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
+                "name": "demo", "uid": owner, "controller": true}],
+        },
+        "revision": number,
+        "data": {"spec": {}},
+    }));
+    Arc::new(revision.unwrap())
 }
 
 fn no_children() -> Children {
@@ -83,11 +99,14 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
         .unwrap()
     };
     let gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
+    let revisions = vec![revision("demo-x", 1, "set"), revision("demo-y", 2, "somebody")];
+    let seen = Observed { revisions: Some(revisions), ..seen };
 
     let plan = decide(&seen, || Children { gangs, ..no_children() });
 
-    assert_eq!(told(&plan), ["delete podgangs", "merge-patch podcliquesets"]);
-    let Verb::Merge { patch, .. } = &plan.writes()[1].verb else { panic!("a patch") };
+    let expected = ["delete podgangs", "delete controllerrevisions", "merge-patch podcliquesets"];
+    assert_eq!(told(&plan), expected);
+    let Verb::Merge { patch, .. } = &plan.writes()[2].verb else { panic!("a patch") };
     assert_eq!(patch["metadata"]["finalizers"], json!(["somebody.else/x"]));
     assert_eq!(
         status(
@@ -99,6 +118,59 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
         ),
         None
     );
+}
+
+#[test]
+fn templates_are_kept_when_the_revisions_can_be_seen() {
+    let has_all = |set: &mut PodCliqueSet| {
+        set.metadata.finalizers = Some(vec![finalizers::POD_CLIQUE_SET.to_owned()]);
+    };
+    let of_revisions = |revisions: Option<Vec<Arc<Revision>>>| {
+        let seen = Observed { revisions, ..observed(has_all) };
+        let plan = decide(&seen, no_children);
+        let of = |write: &&&Write| write.resource == REVISIONS;
+        plan.writes().iter().filter(of).map(|write| (*write).clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_revisions(None), []);
+
+    let [create] = &of_revisions(Some(Vec::new()))[..] else { panic!("one write") };
+    let Verb::Create { body } = &create.verb else { panic!("a create") };
+    let name = body["metadata"]["name"].as_str().unwrap();
+    assert_eq!((&body["revision"], &*create.key.name), (&json!(1), name));
+
+    let current = revision(name, 1, "set");
+    assert_eq!(of_revisions(Some(vec![current.clone()])), []);
+    // One of a former set of this name is neither counted nor touched.
+    let foreign = revision("demo-x", 9, "somebody");
+    assert_eq!(of_revisions(Some(vec![current.clone(), foreign])), []);
+    let newer = revision("demo-y", 2, "set");
+    let [patch] = &of_revisions(Some(vec![current, newer]))[..] else { panic!("one write") };
+    let Verb::Merge { patch, only_if, .. } = &patch.verb else { panic!("a patch") };
+    assert_eq!(patch["revision"], 3);
+    assert_eq!(only_if.resource_version, Some(7));
+}
+
+#[test]
+fn a_long_history_keeps_what_a_clique_still_runs() {
+    let seen = observed(|_| {});
+    let former = (1..=12).map(|n| revision(&format!("demo-h{n}"), n, "set"));
+    let current = revision(&format!("demo-{}", seen.set.hashes().generation), 13, "set");
+    let seen = Observed { revisions: Some(former.chain([current]).collect()), ..seen };
+    let clique = serde_json::from_value::<Object<PodClique>>(json!({
+        "metadata": {"name": "demo-0-router"},
+        "spec": {"roleName": "router", "podSpec": {}, "replicas": 1},
+        "status": {"currentPodCliqueSetGenerationHash": "h1", "updateProgress": {
+            "podCliqueSetGenerationHash": "h3", "podTemplateHash": "x",
+        }},
+    }));
+    let cliques = [("demo-0-router".to_owned(), Arc::new(clique.unwrap()))].into();
+
+    let writes = history(&seen, || Children { cliques, ..no_children() });
+
+    assert_eq!(writes, []);
+    let writes = history(&seen, no_children);
+    let deleted: Vec<_> = writes.iter().map(|write| &*write.key.name).collect();
+    assert_eq!(deleted, ["demo-h1", "demo-h2"]);
 }
 
 #[test]

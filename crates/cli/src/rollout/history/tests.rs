@@ -1,0 +1,54 @@
+use serde_json::json;
+
+use super::*;
+use crate::testkit::{CREATED, MINIMAL, World, after};
+
+/// A revision of the set `owner` whose workers have this image.
+fn revision(number: i64, image: &str, cause: Option<&str>, owner: &str) -> ControllerRevision {
+    let pod = |image: &str| json!({ "containers": [{ "name": "c", "image": image }] });
+    let cliques = json!([
+        { "name": "router", "spec": { "podSpec": { "containers": [
+            { "name": "c", "image": "router:1" }, { "name": "proxy", "image": "proxy:1" },
+        ]}}},
+        { "name": "worker", "labels": { "team": "a" }, "spec": { "podSpec": pod(image) } },
+    ]);
+    let annotations = cause.map(|cause| json!({ annotations::CHANGE_CAUSE: cause }));
+    let revision = json!({
+        "metadata": {
+            "name": format!("demo-{image}"), "creationTimestamp": CREATED,
+            "annotations": annotations,
+            "ownerReferences": [{
+                "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "demo",
+                "uid": owner, "controller": true,
+            }],
+        },
+        "revision": number,
+        "data": { "spec": { "template": { "cliques": cliques } } },
+    });
+    serde_json::from_value(revision).unwrap()
+}
+
+fn history() -> History {
+    let found = vec![
+        revision(3, "worker:2", None, "u"),
+        revision(1, "worker:1", Some("first try"), "u"),
+        revision(9, "worker:0", None, "of a former set"),
+    ];
+    History::of(&World::new(MINIMAL).set, found)
+}
+
+#[test]
+fn the_history_is_a_table_with_the_oldest_first() {
+    insta::assert_snapshot!(history().table(after(300)));
+    let none = History::of(&World::new(MINIMAL).set, Vec::new());
+    assert_eq!(none.table(after(0)), "PodCliqueSet \"demo\" has no revisions yet\n");
+}
+
+#[test]
+fn a_former_template_is_shown_with_what_is_different_now() {
+    insta::assert_snapshot!(history().template(1).unwrap());
+    let current = history().template(3).unwrap();
+    assert!(current.contains("worker:2") && !current.contains('#'), "{current}");
+    let error = history().template(2).unwrap_err().to_string();
+    assert_eq!(error, "PodCliqueSet \"demo\" has no revision 2; it has 1, 3");
+}

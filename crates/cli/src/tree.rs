@@ -1,0 +1,115 @@
+//! `grove tree`: a set with everything below it, and what each part waits for.
+
+mod analyse;
+mod gang;
+mod meta;
+mod node;
+mod places;
+mod pod;
+mod render;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IsTerminal as _};
+
+use anyhow::bail;
+use clap::Args;
+use grove_runtime::process::Env;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::args::Output;
+use crate::cluster::ClusterArguments;
+use crate::exit::Exit;
+use crate::live::{Live, Scope};
+
+pub(crate) use self::analyse::analyse;
+pub(crate) use self::meta::{holds_back, is_paused};
+pub(crate) use self::node::{Kind, Node, Update};
+use self::render::Room;
+
+/// Moves to the upper left corner and empties screen and scrolled lines.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// What to show.
+#[derive(Debug, Args)]
+pub(crate) struct TreeArguments {
+    /// Name of the PodCliqueSet
+    #[arg(value_name = "NAME")]
+    set: String,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Show it again whenever something changed, until it is gone. On a terminal in place, else one after
+    /// the other
+    #[arg(long, short)]
+    watch: bool,
+    /// Format of the output; with --watch, JSON is one document per line
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// Shows a set, once or for ever.
+pub(crate) async fn run(arguments: &TreeArguments) -> anyhow::Result<Exit> {
+    let env = Env::system();
+    let cluster = arguments.cluster.connect().await?;
+    let set = format!("PodCliqueSet {}/{}", cluster.namespace, arguments.set);
+    let live = Live::start(&cluster, &arguments.set, Scope::Everything, &env).await?;
+    let screen = Screen::of(arguments);
+    let mut shown = None;
+    loop {
+        let tree = live.snapshot().map(|snapshot| analyse(&snapshot.objects()));
+        let Some(tree) = tree else {
+            if shown.is_some() {
+                crate::note(&format!("{set} is gone\n"));
+                return Ok(Exit::Refused);
+            }
+            bail!("{set} does not exist");
+        };
+        if shown.as_ref() != Some(&tree) {
+            let now = env.clock.wall();
+            crate::print(&screen.show(&tree, &cluster.namespace, now))?;
+        }
+        if !arguments.watch {
+            return Ok(Exit::Success);
+        }
+        shown = Some(tree);
+        live.changed().await;
+    }
+}
+
+/// Where and how a tree is shown.
+#[derive(Clone, Copy, Debug)]
+struct Screen {
+    output: Output,
+    watch: bool,
+    terminal: bool,
+}
+
+impl Screen {
+    fn of(arguments: &TreeArguments) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self { output: arguments.output, watch: arguments.watch, terminal }
+    }
+
+    fn show(self, tree: &Node, namespace: &str, now: Timestamp) -> String {
+        let in_place = self.watch && self.terminal;
+        match self.output {
+            Output::Text if in_place => CLEAR.to_owned() + &render::text(tree, now, self.room()),
+            Output::Text => render::text(tree, now, Room { height: None, ..self.room() }),
+            Output::Json => {
+                let document = json!({ "namespace": namespace, "time": now, "set": tree });
+                if self.watch { format!("{document}\n") } else { format!("{document:#}\n") }
+            }
+        }
+    }
+
+    /// A terminal has an end on the right, and below when the same place is used again.
+    fn room(self) -> Room {
+        let size = terminal_size::terminal_size().filter(|_| self.terminal);
+        // The line after the last one is where the cursor rests.
+        Room {
+            width: size.map(|(width, _)| usize::from(width.0)),
+            height: size.map(|(_, height)| usize::from(height.0).saturating_sub(1)),
+        }
+    }
+}

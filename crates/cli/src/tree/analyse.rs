@@ -1,0 +1,439 @@
+//! From the objects of a set to its tree.
+//!
+//! The template says what there should be, labels say where what there is belongs. What should be there
+//! and is not is shown as missing; what is there and should not be is shown where its labels put it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api::condition::{
+    Condition, FALSE, TRUE, min_available as breach, pod_clique as clique_conditions,
+    pod_clique_scaling_group as group_conditions, pod_clique_set as set_conditions,
+};
+use grove_api::error_code::LastError;
+use grove_api::{PodClique, PodCliqueScalingGroup, names};
+use grove_core::admission::DEFAULT_TERMINATION_DELAY;
+use grove_core::layout::{Group, Layout};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+
+use super::gang::Gangs;
+use super::meta::{condition, created, holds_back, is_deleting, is_paused, minimum, name};
+use super::node::{Counts, Kind, Node, State, Termination, Update, What};
+use super::places::{Places, Replica};
+use super::pod;
+use crate::live::Objects;
+
+/// A minimum that is lost this soon after the creation was never there.
+const SETTLING: SignedDuration = SignedDuration::from_secs(5);
+
+/// The tree of a set.
+pub(crate) fn analyse(objects: &Objects<'_>) -> Node {
+    Analysis::of(objects).set()
+}
+
+struct Analysis<'a> {
+    objects: &'a Objects<'a>,
+    layout: Layout<'a>,
+    places: Places<'a>,
+    cliques: BTreeMap<&'a str, &'a PodClique>,
+    groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
+    gangs: Gangs<'a>,
+    delay: SignedDuration,
+    paused: bool,
+}
+
+impl<'a> Analysis<'a> {
+    fn of(objects: &'a Objects<'a>) -> Self {
+        let layout = Layout::of(objects.set);
+        let places = Places::of(objects, &layout);
+        let cliques: BTreeMap<_, _> =
+            objects.cliques.iter().map(|clique| (name(&clique.metadata), *clique)).collect();
+        let groups = objects.groups.iter().map(|group| (name(&group.metadata), *group));
+        let delay = objects.set.spec.template.termination_delay;
+        let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
+        Self {
+            objects,
+            layout,
+            gangs: Gangs::of(objects, &cliques, &places),
+            places,
+            cliques,
+            groups: groups.collect(),
+            delay: SignedDuration::from_nanos(delay.as_nanos()),
+            paused: is_paused(&objects.set.metadata),
+        }
+    }
+
+    // === the set ===
+
+    fn set(&self) -> Node {
+        let set = self.objects.set;
+        let status = set.status.clone().unwrap_or_default();
+        let children = self.set_children();
+        let usable = status.available_replicas >= set.spec.replicas;
+        let mut node = Node::new(Kind::PodCliqueSet, name(&set.metadata), State::Ready);
+        node.created_at = created(&set.metadata);
+        node.ready = Some(Counts {
+            ready: status.available_replicas,
+            wanted: set.spec.replicas,
+            minimum: None,
+        });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.currently_updating.first();
+            self.update(
+                (&progress.update_started_at, &progress.update_ended_at),
+                (status.updated_replicas, set.spec.replicas, "replicas"),
+                current.map(|current| format!("replica {}", current.replica_index)),
+            )
+        });
+        let worst = children.iter().map(|child| child.state).max().unwrap_or(State::Ready);
+        node.state = if is_deleting(&set.metadata) {
+            State::Terminating
+        } else if node.update.is_some() {
+            State::Updating
+        } else if usable {
+            worst.min(State::Available)
+        } else {
+            worst.max(State::Starting)
+        };
+        if is_deleting(&set.metadata) {
+            finalizers(&mut node, &set.metadata);
+        } else if status.observed_generation < set.metadata.generation {
+            let generation = set.metadata.generation.unwrap_or_default();
+            node.waits(What::Operator, format!("the operator to see generation {generation}"));
+        }
+        errors(&mut node, &status.last_errors);
+        complaints(&mut node, &status.conditions);
+        if (self.paused && node.update.is_some()) || holds_back(set) {
+            let resume = format!("grove rollout resume {}", name(&set.metadata));
+            node.waits(What::User, format!("the user: the update is paused, see {resume:?}"));
+        }
+        node.children = children;
+        node
+    }
+
+    /// The replicas, then what belongs to none of them.
+    fn set_children(&self) -> Vec<Node> {
+        let replicas: BTreeSet<u32> =
+            (0..self.layout.replicas()).chain(self.places.replicas()).collect();
+        let replicas = replicas.into_iter().map(|replica| self.set_replica(replica));
+        let stray = self.places.stray_pods(|clique| self.cliques.contains_key(clique));
+        replicas.chain(stray.map(|one| self.pod(one, None))).collect()
+    }
+
+    // === a replica of the set ===
+
+    fn set_replica(&self, replica: u32) -> Node {
+        let expected = replica < self.layout.replicas();
+        let nothing = Replica::default();
+        let live = self.places.replica(replica).unwrap_or(&nothing);
+        let mut node = Node::new(Kind::SetReplica, replica.to_string(), State::Ready);
+
+        let mut gangs: BTreeSet<String> = live.gangs.iter().map(|&gang| gang.to_owned()).collect();
+        if expected {
+            gangs.extend(self.expected_gangs(replica));
+        }
+        node.children.extend(gangs.iter().map(|gang| self.gangs.node(gang)));
+
+        let wanted = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
+        let cliques = in_order(wanted.into_iter().map(|clique| clique.name), live.cliques.iter());
+        let wanted = self.layout.groups().iter().filter(|_| expected);
+        let wanted = wanted.map(|group| self.layout.scaling_group_name(replica, group));
+        let groups = in_order(wanted, live.groups.iter());
+        let cliques = cliques.iter().map(|name| self.clique(name));
+        let parts = cliques.chain(groups.iter().map(|name| self.group(replica, name)));
+        summarise(&mut node, parts.collect());
+        node
+    }
+
+    fn expected_gangs(&self, replica: u32) -> Vec<String> {
+        let mut gangs = vec![names::base_pod_gang(self.layout.set_name(), replica)];
+        for group in self.layout.groups() {
+            let group_name = self.layout.scaling_group_name(replica, group);
+            let live = self.groups.get(group_name.as_str());
+            let replicas = live.map(|live| count(live.spec.replicas));
+            let replicas = replicas.unwrap_or_else(|| group.initial_replicas());
+            let minimum = group.min_available();
+            let scaled = (minimum..replicas)
+                .filter_map(|one| names::scaled_pod_gang(&group_name, one, minimum));
+            gangs.extend(scaled);
+        }
+        gangs
+    }
+
+    // === a scaling group ===
+
+    fn group(&self, set_replica: u32, group_name: &str) -> Node {
+        let kind = Kind::PodCliqueScalingGroup;
+        let template = self
+            .layout
+            .groups()
+            .iter()
+            .find(|group| self.layout.scaling_group_name(set_replica, group) == group_name);
+        let Some(live) = self.groups.get(group_name).copied() else {
+            let mut node = missing(kind, group_name);
+            node.children = self.group_replicas(set_replica, group_name, template, 0);
+            if set_replica >= self.layout.replicas() {
+                // It is gone, and its members are to follow.
+                let left = node.children.iter().map(|child| child.state).max();
+                node.state = left.unwrap_or(State::Missing);
+                node.waits_for.clear();
+            }
+            return node;
+        };
+        let status = live.status.clone().unwrap_or_default();
+        let minimum = live.spec.min_available.unwrap_or(1);
+        let mut node = Node::new(kind, group_name, State::Ready);
+        node.created_at = created(&live.metadata);
+        node.ready = Some(Counts {
+            ready: status.available_replicas,
+            wanted: live.spec.replicas,
+            minimum: Some(minimum),
+        });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.ready_replica_indices_selected_to_update.as_ref();
+            self.update(
+                (&progress.update_started_at, &progress.update_ended_at),
+                (
+                    progress.updated_pod_cliques_count,
+                    progress.total_pod_cliques_count,
+                    "PodCliques",
+                ),
+                current.map(|selected| format!("replica {}", selected.current)),
+            )
+        });
+        let in_progress =
+            condition(&status.conditions, group_conditions::GANG_TERMINATION_IN_PROGRESS)
+                .is_some_and(|condition| condition.status == TRUE);
+        node.termination = if in_progress {
+            Some(Termination { breached_since: None, ends_at: None, in_progress })
+        } else {
+            let lost = condition(&status.conditions, breach::BREACHED);
+            self.termination(&live.metadata, &status.conditions, lost)
+        };
+        errors(&mut node, &status.last_errors);
+        let replicas = count(live.spec.replicas);
+        node.children = self.group_replicas(set_replica, group_name, template, replicas);
+        let worst = node.children.iter().map(|child| child.state).max().unwrap_or(State::Ready);
+        node.state = if is_deleting(&live.metadata) {
+            State::Terminating
+        } else if node.termination.is_some() {
+            State::Breached
+        } else if node.update.is_some() {
+            State::Updating
+        } else if status.available_replicas >= live.spec.replicas {
+            State::Ready
+        } else if status.available_replicas >= minimum {
+            State::Available
+        } else {
+            worst.max(State::Starting)
+        };
+        if is_deleting(&live.metadata) {
+            finalizers(&mut node, &live.metadata);
+        } else if status.available_replicas < minimum {
+            let available = status.available_replicas;
+            let message = format!("its minimum: {available} of {minimum} replicas available");
+            node.waits(What::Minimum, message);
+        }
+        node
+    }
+
+    fn group_replicas(
+        &self,
+        set_replica: u32,
+        group: &str,
+        template: Option<&Group<'a>>,
+        replicas: u32,
+    ) -> Vec<Node> {
+        let nothing = BTreeMap::new();
+        let live = self.places.members(group).unwrap_or(&nothing);
+        let all: BTreeSet<u32> = (0..replicas).chain(live.keys().copied()).collect();
+        let one = |replica: u32| {
+            let wanted = template.filter(|_| replica < replicas);
+            let wanted =
+                wanted.map(|template| self.layout.member_cliques(set_replica, template, replica));
+            let wanted = wanted.into_iter().flatten().map(|clique| clique.name);
+            let members = in_order(wanted, live.get(&replica).into_iter().flatten());
+            let mut node = Node::new(Kind::GroupReplica, replica.to_string(), State::Ready);
+            summarise(&mut node, members.iter().map(|name| self.clique(name)).collect());
+            node
+        };
+        all.into_iter().map(one).collect()
+    }
+
+    // === a clique ===
+
+    fn clique(&self, clique_name: &str) -> Node {
+        let Some(live) = self.cliques.get(clique_name).copied() else {
+            return missing(Kind::PodClique, clique_name);
+        };
+        let status = live.status.clone().unwrap_or_default();
+        let minimum = minimum(live);
+        let tally = self.places.tally(clique_name);
+        let mut node = Node::new(Kind::PodClique, clique_name, State::Ready);
+        node.created_at = created(&live.metadata);
+        node.ready =
+            Some(Counts { ready: tally.ready, wanted: live.spec.replicas, minimum: Some(minimum) });
+        node.update = status.update_progress.as_ref().and_then(|progress| {
+            let current = progress.ready_pods_selected_to_update.as_ref();
+            self.update(
+                (&progress.update_started_at, &progress.update_ended_at),
+                (status.updated_replicas, live.spec.replicas, "pods"),
+                current.map(|selected| format!("pod {}", selected.current)),
+            )
+        });
+        let scheduled = condition(&status.conditions, clique_conditions::SCHEDULED);
+        node.termination = self.termination(&live.metadata, &status.conditions, scheduled);
+        let pods = self.places.pods(clique_name);
+        node.children = pods.iter().map(|one| self.pod(one, Some(live))).collect();
+        let shortage = if tally.created < minimum {
+            Some((State::Pending, format!("{} of {minimum} pods created", tally.created)))
+        } else if tally.scheduled < minimum {
+            let state = if tally.gated > 0 { State::Gated } else { State::Unscheduled };
+            Some((state, format!("{} of {minimum} pods scheduled", tally.scheduled)))
+        } else if tally.ready < minimum {
+            let failing = node.children.iter().any(|pod| pod.state == State::NotReady);
+            let state = if failing { State::NotReady } else { State::Starting };
+            Some((state, format!("{} of {minimum} pods ready", tally.ready)))
+        } else {
+            None
+        };
+        node.state = if is_deleting(&live.metadata) {
+            State::Terminating
+        } else if node.termination.is_some() {
+            State::Breached
+        } else if node.update.is_some() {
+            State::Updating
+        } else if let Some((state, _)) = &shortage {
+            *state
+        } else if tally.ready >= live.spec.replicas {
+            State::Ready
+        } else {
+            State::Available
+        };
+        if is_deleting(&live.metadata) {
+            finalizers(&mut node, &live.metadata);
+        } else if let Some((_, message)) = shortage {
+            node.waits(What::Minimum, format!("its minimum: {message}"));
+        }
+        errors(&mut node, &status.last_errors);
+        node
+    }
+
+    fn pod(&self, one: &Pod, clique: Option<&PodClique>) -> Node {
+        let parents = clique.into_iter().flat_map(|clique| &clique.spec.starts_after);
+        let parents = parents.filter_map(|parent| {
+            let minimum = self.cliques.get(parent.as_str()).map_or(1, |live| minimum(live));
+            let ready = self.places.tally(parent).ready;
+            (ready < minimum).then(|| format!("{parent} has {ready} of {minimum} pods ready"))
+        });
+        pod::node(one, &self.gangs, &parents.collect::<Vec<_>>())
+    }
+
+    // === updates and terminations ===
+
+    fn update(
+        &self,
+        (started, ended): (&Option<Time>, &Option<Time>),
+        (updated, total, of): (i32, i32, &'static str),
+        current: Option<String>,
+    ) -> Option<Update> {
+        let started_at = started.as_ref()?.0;
+        let running = ended.is_none();
+        running.then_some(Update {
+            started_at: Some(started_at),
+            updated,
+            total,
+            of,
+            current,
+            paused: self.paused,
+        })
+    }
+
+    /// When something that lacks its minimum ends. What never had it is left to come up: `proof` is the
+    /// condition that tells, by its status or by when it changed.
+    fn termination(
+        &self,
+        meta: &ObjectMeta,
+        conditions: &[Condition],
+        proof: Option<&Condition>,
+    ) -> Option<Termination> {
+        let breached = condition(conditions, breach::BREACHED)?;
+        if breached.status != TRUE || is_deleting(meta) || !was_whole(meta, proof) {
+            return None;
+        }
+        let since = breached.last_transition_time.as_ref().map(|time| time.0);
+        let ends_at = since.and_then(|since| since.checked_add(self.delay).ok());
+        Some(Termination { breached_since: since, ends_at, in_progress: false })
+    }
+}
+
+/// Whether something had its minimum once. Of a clique the condition says whether it has, of a group
+/// whether it lacks it.
+fn was_whole(meta: &ObjectMeta, proof: Option<&Condition>) -> bool {
+    let Some(proof) = proof else { return false };
+    let good = if proof.type_ == breach::BREACHED { FALSE } else { TRUE };
+    let (created, changed) = (created(meta), proof.last_transition_time.as_ref());
+    let later = created
+        .zip(changed)
+        .is_some_and(|(created, changed)| changed.0.duration_since(created) > SETTLING);
+    proof.status == good || later
+}
+
+/// A replica is as its worst part, and ends with the first of them.
+fn summarise(node: &mut Node, parts: Vec<Node>) {
+    node.state = parts.iter().map(|part| part.state).max().unwrap_or(State::Missing);
+    let ends = parts.iter().filter_map(|part| part.termination.clone());
+    node.termination = ends.min_by_key(|end| (!end.in_progress, end.ends_at));
+    node.children.extend(parts);
+}
+
+fn missing(kind: Kind, name: &str) -> Node {
+    let mut node = Node::new(kind, name, State::Missing);
+    node.waits(What::Operator, "the operator to create it");
+    node
+}
+
+fn finalizers(node: &mut Node, meta: &ObjectMeta) {
+    let held = meta.finalizers.iter().flatten().map(String::as_str).collect::<Vec<_>>();
+    if !held.is_empty() {
+        node.waits(What::Finalizers, format!("its finalizers: {}", held.join(", ")));
+    }
+}
+
+fn errors(node: &mut Node, errors: &[LastError]) {
+    for error in errors {
+        node.waits(What::Error, error.description.clone());
+    }
+}
+
+/// What the set says about its scheduler and its topology.
+fn complaints(node: &mut Node, conditions: &[Condition]) {
+    for (type_, bad, what) in [
+        (set_conditions::SCHEDULER_BACKEND_READY, FALSE, What::Scheduler),
+        (set_conditions::SCHEDULER_LIMITS, TRUE, What::Scheduler),
+        (set_conditions::TOPOLOGY_CONSTRAINTS, FALSE, What::Topology),
+        (set_conditions::TOPOLOGY_LEVELS_UNAVAILABLE, TRUE, What::Topology),
+    ] {
+        let said = condition(conditions, type_).filter(|condition| condition.status == bad);
+        if let Some(Condition { reason, message, .. }) = said {
+            node.waits(what, format!("{type_}: {reason}: {message}"));
+        }
+    }
+}
+
+/// The wanted names in their order, then those that are there besides.
+fn in_order<'n>(
+    wanted: impl Iterator<Item = String>,
+    live: impl Iterator<Item = &'n &'n str>,
+) -> Vec<String> {
+    let mut names: Vec<String> = wanted.collect();
+    let besides = live.filter(|name| !names.iter().any(|known| known == **name));
+    let besides: Vec<String> = besides.map(|&name| name.to_owned()).collect();
+    names.extend(besides);
+    names
+}
+
+fn count(wire: i32) -> u32 {
+    u32::try_from(wire).unwrap_or_default()
+}

@@ -1,0 +1,487 @@
+use serde_json::{Value, json};
+
+use super::render::{Room, text};
+use super::*;
+use crate::testkit::{CREATED, Is, MINIMAL, World, after, condition, container};
+
+/// Five minutes after everything was created, without an end on the right.
+fn shown(world: &World) -> String {
+    text(&analyse(&world.objects()), after(300), Room::default())
+}
+
+/// The line about one thing, without the tree around it.
+fn line(world: &World, title: &str) -> String {
+    let text = shown(world);
+    let mut found = text.lines().filter(|line| line.contains(&format!("{title} ")));
+    let line = found.next().unwrap_or_else(|| panic!("no {title} in\n{text}"));
+    assert_eq!(found.next(), None, "{title} is there once");
+    let words = line.trim_start_matches(['│', '├', '└', '─', ' ']);
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const WORKERS: &str = "demo-0-decode-0-worker";
+
+/// One worker of three is scheduled, and two are needed.
+const BELOW_MINIMUM: [Is; 3] = [Is::Ready, Is::Unscheduled, Is::Unscheduled];
+
+#[test]
+fn a_complete_set_waits_for_nothing() {
+    insta::assert_snapshot!(shown(&World::ready(MINIMAL)));
+}
+
+#[test]
+fn a_new_set_waits_for_the_operator() {
+    insta::assert_snapshot!(shown(&World::new(MINIMAL)));
+}
+
+/// Only a part of the pods of the base gang exists.
+#[test]
+fn gated_pods_wait_for_their_gang_and_scaled_gangs_for_the_base_gang() {
+    let mut world = World::ready(MINIMAL);
+    let pending = json!({ "status": { "conditions": [{
+        "type": "Initialized", "status": "False", "reason": "PodsPending",
+        "message": "Not all constituent pods have been created yet",
+    }]}});
+    world.patch_gang("demo-0", &pending);
+    for name in world.cliques.keys().cloned().collect::<Vec<_>>() {
+        let number = world.cliques[&name].spec.replicas - i32::from(name == WORKERS);
+        world.pods_are(&name, &vec![Is::Gated; usize::try_from(number).unwrap()]);
+        let conditions = [
+            condition("PodCliqueScheduled", "False", 1),
+            condition("MinAvailableBreached", "True", 1),
+        ];
+        world.patch_clique(&name, &json!({ "status": { "conditions": conditions } }));
+    }
+    let unavailable = json!({ "status": {
+        "availableReplicas": 0, "conditions": [condition("MinAvailableBreached", "True", 1)],
+    }});
+    world.patch_group("demo-0-decode", &unavailable);
+    world.patch_set(&json!({ "status": { "availableReplicas": 0 } }));
+
+    insta::assert_snapshot!(shown(&world));
+}
+
+#[test]
+fn what_a_pod_waits_for() {
+    let running = json!({ "running": { "startedAt": CREATED } });
+    let waiting = |reason: &str, message: &str| json!({ "waiting": { "reason": reason, "message": message } });
+    let unready = |containers: Value| {
+        json!({ "status": {
+            "conditions": [
+                { "type": "PodScheduled", "status": "True" }, { "type": "Ready", "status": "False" },
+            ],
+            "containerStatuses": containers,
+        }})
+    };
+    let init = |name: &str, state: &Value| {
+        json!({ "status": {
+            "conditions": [{ "type": "PodScheduled", "status": "True" }],
+            "initContainerStatuses": [container(name, false, state)],
+            "containerStatuses": [container("c", false, &waiting("PodInitializing", ""))],
+        }})
+    };
+    let crashed = {
+        let mut crashed = container("c", false, &waiting("CrashLoopBackOff", "back-off 10s"));
+        crashed["restartCount"] = json!(2);
+        crashed
+    };
+    let cases: [(&str, Value, &str); 14] = [
+        ("nothing", json!({}), "Ready 5m"),
+        (
+            "scheduler",
+            json!({ "spec": { "nodeName": null }, "status": { "conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/4 nodes are available:\n4 Insufficient nvidia.com/gpu.",
+            }]}}),
+            "Unscheduled 5m scheduler default-scheduler: 0/4 nodes are available: 4 Insufficient \
+             nvidia.com/gpu.",
+        ),
+        (
+            "scheduler that never looked",
+            json!({ "spec": { "schedulerName": "kai" }, "status": { "conditions": [] } }),
+            "Unscheduled 5m scheduler kai, which has not looked at it yet",
+        ),
+        (
+            "gates of others",
+            json!({ "spec": { "schedulingGates": [{ "name": "quota" }] } }),
+            "Gated 5m the scheduling gates of others: quota",
+        ),
+        (
+            "gate that may go",
+            json!({ "spec": { "schedulingGates": [{ "name": "grove.io/podgang-pending-creation" }] } }),
+            "Gated 5m the operator to lift its gate",
+        ),
+        (
+            "image",
+            unready(json!([container("c", false, &waiting("ImagePullBackOff", "no such image"))])),
+            "NotReady 5m container c: ImagePullBackOff: no such image",
+        ),
+        (
+            "crash",
+            unready(json!([crashed])),
+            "NotReady 5m container c: CrashLoopBackOff: back-off 10s",
+        ),
+        (
+            "exit",
+            unready(json!([container(
+                "c",
+                false,
+                &json!({
+                    "terminated": { "exitCode": 3, "reason": "Error" },
+                })
+            )])),
+            "NotReady 5m container c: ended with exit code 3 (Error)",
+        ),
+        (
+            "startup",
+            unready(json!([container("c", false, &running)])),
+            "Starting 5m container c: has not started",
+        ),
+        (
+            "node",
+            json!({ "status": {
+                "conditions": [{ "type": "PodScheduled", "status": "True" }],
+                "containerStatuses": null,
+            }}),
+            "Starting 5m node node-1 to start it",
+        ),
+        (
+            "init container",
+            init("fetch", &waiting("ErrImagePull", "")),
+            "Starting 5m init container fetch: ErrImagePull",
+        ),
+        (
+            "start-order container that cannot start",
+            init("grove-initc", &waiting("ErrImagePull", "")),
+            "Starting 5m init container grove-initc: ErrImagePull",
+        ),
+        (
+            "deletion",
+            json!({ "metadata": { "deletionTimestamp": CREATED, "finalizers": ["a/b"] } }),
+            "Terminating 5m its containers to end and its finalizers: a/b",
+        ),
+        (
+            "failure",
+            json!({ "status": { "phase": "Failed", "reason": "Evicted" } }),
+            "Failed 5m Evicted",
+        ),
+    ];
+    for (what, change, expected) in cases {
+        let mut world = World::ready(MINIMAL);
+        world.patch_pod("demo-0-router-0", &change);
+        let line = line(&world, "pod/demo-0-router-0");
+        assert_eq!(line, format!("pod/demo-0-router-0 {expected}"), "{what}");
+    }
+}
+
+#[test]
+fn a_pod_with_a_start_order_waits_for_its_parents() {
+    let manifest =
+        MINIMAL.replace("cliques:", "cliqueStartupType: CliqueStartupTypeInOrder\n    cliques:");
+    let mut world = World::ready(&manifest);
+    let init = container("grove-initc", false, &json!({ "running": { "startedAt": CREATED } }));
+    let pod = format!("{WORKERS}-0");
+    world.patch_pod(
+        &pod,
+        &json!({ "status": {
+            "conditions": [{ "type": "PodScheduled", "status": "True" }],
+            "initContainerStatuses": [init],
+        }}),
+    );
+
+    let expected = format!("pod/{pod} Starting 5m its parents, which are ready now");
+    assert_eq!(line(&world, &format!("pod/{pod}")), expected);
+    world.pods_are("demo-0-decode-0-leader", &[Is::Starting]);
+    let expected =
+        format!("pod/{pod} Starting 5m its parents: demo-0-decode-0-leader has 0 of 1 pods ready");
+    assert_eq!(line(&world, &format!("pod/{pod}")), expected);
+}
+
+#[test]
+fn how_gangs_are_and_what_they_wait_for() {
+    let minimum = format!("{WORKERS} has 1 of 2 pods");
+    let mut world = World::ready(MINIMAL);
+    world.pods_are(WORKERS, &BELOW_MINIMUM);
+    assert_eq!(
+        line(&world, "pg/demo-0"),
+        format!("pg/demo-0 Unscheduled 5m the scheduler: {minimum} scheduled")
+    );
+    // Its pods are past their gates.
+    assert_eq!(line(&world, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
+    world.pods_are("demo-0-decode-1-leader", &[Is::Unscheduled]);
+    assert_eq!(
+        line(&world, "pg/demo-0-decode-0"),
+        format!(
+            "pg/demo-0-decode-0 Gated 5m base gang demo-0 to be scheduled: {minimum} scheduled"
+        )
+    );
+
+    let mut world = World::ready(MINIMAL);
+    world.pods_are(WORKERS, &[Is::Ready, Is::Starting, Is::Starting]);
+    assert_eq!(
+        line(&world, "pg/demo-0"),
+        format!("pg/demo-0 Starting 5m its minimum: {minimum} ready")
+    );
+    assert_eq!(line(&world, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
+
+    let mut world = World::ready(MINIMAL);
+    let unhealthy = json!({ "status": { "conditions": [
+        condition("Initialized", "True", 1), condition("Unhealthy", "True", 9),
+    ]}});
+    world.patch_gang("demo-0", &unhealthy);
+    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Ready 5m Unhealthy: Reason: a message");
+
+    let mut world = World::ready(MINIMAL);
+    world.patch_gang(
+        "demo-0",
+        &json!({ "status": { "conditions": [{
+            "type": "Initialized", "status": "False", "reason": "RefsSyncing", "message": "soon",
+        }]}}),
+    );
+    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Pending 5m RefsSyncing: soon");
+    world.gangs.remove("demo-0");
+    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Missing the operator to create it");
+}
+
+#[test]
+fn how_cliques_are_and_what_they_wait_for() {
+    use Is::{Gated, Ready, Starting, Unscheduled};
+    let cases: [(&[Is], &str); 6] = [
+        (&[Ready, Ready, Ready], "3/3 Ready 5m"),
+        (&[Ready, Ready, Starting], "2/3 Available 5m"),
+        (&[Ready, Starting, Unscheduled], "1/3 Starting 5m its minimum: 1 of 2 pods ready"),
+        (&[Starting, Unscheduled, Gated], "0/3 Gated 5m its minimum: 1 of 2 pods scheduled"),
+        (
+            &[Starting, Unscheduled, Unscheduled],
+            "0/3 Unscheduled 5m its minimum: 1 of 2 pods scheduled",
+        ),
+        (&[Ready], "1/3 Pending 5m its minimum: 1 of 2 pods created"),
+    ];
+    let title = format!("pclq/{WORKERS}");
+    for (states, expected) in cases {
+        let mut world = World::ready(MINIMAL);
+        world.pods_are(WORKERS, states);
+        assert_eq!(line(&world, &title), format!("{title} {expected}"));
+    }
+
+    let mut world = World::ready(MINIMAL);
+    let crashes = container("c", false, &json!({ "waiting": { "reason": "CrashLoopBackOff" } }));
+    world.pods_are(WORKERS, &[Ready, Starting, Starting]);
+    world.patch_pod(
+        &format!("{WORKERS}-1"),
+        &json!({ "status": { "containerStatuses": [crashes] } }),
+    );
+    let expected = format!("{title} 1/3 NotReady 5m its minimum: 1 of 2 pods ready");
+    assert_eq!(line(&world, &title), expected);
+
+    let mut world = World::ready(MINIMAL);
+    let error = json!({ "code": "ERR_CREATE_POD", "description": "quota exceeded" });
+    world.patch_clique(WORKERS, &json!({ "status": { "lastErrors": [error] } }));
+    assert_eq!(line(&world, &title), format!("{title} 3/3 Ready 5m quota exceeded"));
+}
+
+/// The router lost its pod 100 s after the creation; a quarter of an hour later it ends.
+#[test]
+fn what_lost_its_minimum_says_when_it_ends() {
+    let mut world = World::ready(MINIMAL);
+    world.patch_set(&json!({
+        "spec": { "template": { "terminationDelay": "15m" } }, "status": { "availableReplicas": 0 },
+    }));
+    let lost = json!({ "status": {
+        "conditions": [
+            condition("PodCliqueScheduled", "False", 100),
+            condition("MinAvailableBreached", "True", 100),
+        ],
+    }});
+    world.pods_are("demo-0-router", &[Is::Unscheduled]);
+    world.patch_clique("demo-0-router", &lost);
+
+    insta::assert_snapshot!(shown(&world));
+    insta::assert_json_snapshot!(analyse(&world.objects()));
+}
+
+#[test]
+fn when_something_ends() {
+    let breached = |since: i64| condition("MinAvailableBreached", "True", since);
+    let router = |scheduled: Value, since: i64| {
+        let mut world = World::ready(MINIMAL);
+        world.patch_set(&json!({ "spec": { "template": { "terminationDelay": "3m" } } }));
+        let conditions = json!([scheduled, breached(since)]);
+        world.patch_clique("demo-0-router", &json!({ "status": { "conditions": conditions } }));
+        line(&world, "pclq/demo-0-router")
+    };
+    let unscheduled = |since| condition("PodCliqueScheduled", "False", since);
+    // It never had its minimum, so it may take its time.
+    assert_eq!(router(unscheduled(3), 3), "pclq/demo-0-router 1/1 Ready 5m");
+    assert_eq!(
+        router(unscheduled(200), 200),
+        "pclq/demo-0-router 1/1 Breached 5m its recovery: breached since 100s, terminated in 80s (at \
+         2026-01-01T00:06:20Z)"
+    );
+    // Its pods are scheduled and fail.
+    assert_eq!(
+        router(condition("PodCliqueScheduled", "True", 3), 110),
+        "pclq/demo-0-router 1/1 Breached 5m its termination: breached since 3m10s, due at \
+         2026-01-01T00:04:50Z"
+    );
+
+    let group = |conditions: Value| {
+        let mut world = World::ready(MINIMAL);
+        world.patch_group("demo-0-decode", &json!({ "status": { "conditions": conditions } }));
+        line(&world, "pcsg/demo-0-decode")
+    };
+    assert_eq!(group(json!([breached(2)])), "pcsg/demo-0-decode 2/2 Ready 5m");
+    assert_eq!(
+        group(json!([breached(60)])),
+        "pcsg/demo-0-decode 2/2 Breached 5m its recovery: breached since 4m, terminated in 3h56m (at \
+         2026-01-01T04:01:00Z)"
+    );
+    assert_eq!(
+        group(json!([breached(60), condition("GangTerminationInProgress", "True", 90)])),
+        "pcsg/demo-0-decode 2/2 Breached 5m its recovery after it was terminated as a gang"
+    );
+}
+
+/// Of two replicas the second is being updated.
+fn updating() -> World {
+    let mut world = World::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
+    let started = after(60).to_string();
+    world.patch_set(&json!({ "status": { "updatedReplicas": 1, "updateProgress": {
+        "updateStartedAt": started,
+        "currentlyUpdating": [{ "replicaIndex": 1, "updateStartedAt": started }],
+    }}}));
+    world.patch_group(
+        "demo-1-decode",
+        &json!({ "status": { "updateProgress": {
+            "updateStartedAt": started, "podCliqueSetGenerationHash": "h",
+            "updatedPodCliquesCount": 2, "totalPodCliquesCount": 4,
+            "readyReplicaIndicesSelectedToUpdate": { "current": 1, "completed": [0] },
+        }}}),
+    );
+    world.patch_clique(
+        "demo-1-router",
+        &json!({ "status": { "updatedReplicas": 0, "updateProgress": {
+            "updateStartedAt": started, "podCliqueSetGenerationHash": "h", "podTemplateHash": "h",
+            "readyPodsSelectedToUpdate": { "current": "demo-1-router-0" },
+        }}}),
+    );
+    // Updates that ended are history.
+    world.patch_clique(
+        "demo-0-router",
+        &json!({ "status": { "updateProgress": {
+            "updateStartedAt": started, "updateEndedAt": started, "podCliqueSetGenerationHash": "h",
+            "podTemplateHash": "h",
+        }}}),
+    );
+    world
+}
+
+#[test]
+fn an_update_is_shown_where_it_happens() {
+    let mut world = updating();
+    insta::assert_snapshot!(shown(&world));
+
+    world.patch_set(
+        &json!({ "metadata": { "annotations": { "grove.io/rollout-paused": "true" } } }),
+    );
+    assert_eq!(
+        line(&world, "pcs/demo"),
+        "pcs/demo 2/2 Updating 5m its update since 4m: 1 of 2 replicas, now replica 1, paused; the \
+         user: the update is paused, see \"grove rollout resume demo\""
+    );
+}
+
+#[test]
+fn an_update_that_was_paused_before_it_began_waits_for_the_user() {
+    let mut world = World::ready(MINIMAL);
+    world.patch_set(&json!({
+        "metadata": { "annotations": { "grove.io/rollout-paused": "true" } },
+        "status": { "currentGenerationHash": grove_core::hash::generation_hash(&world.set) },
+    }));
+    assert_eq!(line(&world, "pcs/demo"), "pcs/demo 1/1 Ready 5m");
+
+    world.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
+    assert_eq!(
+        line(&world, "pcs/demo"),
+        "pcs/demo 1/1 Ready 5m the user: the update is paused, see \"grove rollout resume demo\""
+    );
+}
+
+#[test]
+fn a_set_tells_errors_and_what_its_scheduler_says() {
+    let mut world = World::ready(MINIMAL);
+    world.patch_set(&json!({
+        "metadata": { "generation": 4 },
+        "status": {
+            "lastErrors": [{ "code": "ERR_SYNC_ROLE", "description": "roles are forbidden" }],
+            "conditions": [
+                condition("SchedulerBackendReady", "False", 9),
+                condition("SchedulerLimits", "True", 9),
+                condition("TopologyConstraints", "False", 9),
+                condition("TopologyLevelsUnavailable", "False", 9),
+            ],
+        },
+    }));
+
+    assert_eq!(
+        line(&world, "pcs/demo"),
+        "pcs/demo 1/1 Ready 5m the operator to see generation 4; roles are forbidden; \
+         SchedulerBackendReady: Reason: a message; SchedulerLimits: Reason: a message; \
+         TopologyConstraints: Reason: a message"
+    );
+}
+
+/// The set has one replica less than before, its group too; a clique outlives its group, and a pod its
+/// clique.
+#[test]
+fn what_is_left_over_is_shown_where_it_was() {
+    let mut world = World::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
+    world.patch_set(&json!({ "spec": { "replicas": 1 }, "status": { "availableReplicas": 1 } }));
+    world.patch_group(
+        "demo-0-decode",
+        &json!({
+            "spec": { "replicas": 1 }, "status": { "availableReplicas": 1 },
+        }),
+    );
+    let deleting = json!({ "metadata": {
+        "deletionTimestamp": CREATED, "finalizers": ["grove.io/podclique.grove.io"],
+    }});
+    let leaving = [
+        "demo-0-decode-1-leader",
+        "demo-0-decode-1-worker",
+        "demo-1-router",
+        "demo-1-decode-1-leader",
+    ];
+    for name in leaving {
+        world.patch_clique(name, &deleting);
+    }
+    world.gangs.retain(|name, _| name == "demo-0");
+    world.groups.remove("demo-1-decode");
+    let left = ["demo-1-decode-1-leader", "demo-1-decode-0-leader-0", "demo-1-decode-1-leader-0"];
+    let stays = |name: &str| !name.starts_with("demo-1-decode") || left.contains(&name);
+    world.cliques.retain(|name, _| stays(name));
+    world.pods.retain(|name, _| stays(name));
+
+    insta::assert_snapshot!(shown(&world));
+}
+
+#[test]
+fn a_deleted_set_waits_for_its_finalizers() {
+    let mut world = World::ready(MINIMAL);
+    world.patch_set(&json!({ "metadata": {
+        "deletionTimestamp": CREATED, "finalizers": ["grove.io/podcliqueset.grove.io"],
+    }}));
+
+    let expected = "pcs/demo 1/1 Terminating 5m its finalizers: grove.io/podcliqueset.grove.io";
+    assert_eq!(line(&world, "pcs/demo"), expected);
+}
+
+#[test]
+fn what_does_not_fit_is_cut_off() {
+    let mut world = World::ready(MINIMAL);
+    world.pods_are(WORKERS, &BELOW_MINIMUM);
+    let tree = analyse(&world.objects());
+
+    let room = Room { width: Some(60), height: Some(5) };
+    insta::assert_snapshot!(text(&tree, after(300), room));
+}

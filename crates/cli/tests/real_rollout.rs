@@ -1,0 +1,258 @@
+//! The user's commands on the real control plane: what they show of a set, and what they change.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use serde_json::{Value, json};
+use support::{DEADLINE, FLEET, Operator, configuration};
+use xtask::cluster::{Cluster, Options, Parts};
+use xtask::poll;
+
+const SET: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: demo, annotations: {kubernetes.io/change-cause: first try}}
+spec:
+  replicas: 2
+  template:
+    cliques:
+      - name: router
+        spec: {roleName: router, replicas: 1, podSpec: {containers: [{name: c, image: 'router:1'}]}}
+      - name: worker
+        spec: {roleName: worker, replicas: 2, podSpec: {containers: [{name: c, image: 'worker:1'}]}}
+    podCliqueScalingGroups: [{name: group, cliqueNames: [worker], replicas: 2, minAvailable: 1}]
+";
+const PAUSED: &str = "grove.io/rollout-paused";
+
+/// The user's program.
+fn grove(cluster: &Cluster, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grove"));
+    command.args(args).arg("--kubeconfig").arg(cluster.admin().kubeconfig());
+    command
+}
+
+/// Exit code, standard output and standard error of a call.
+fn called(cluster: &Cluster, args: &[&str]) -> (i32, String, String) {
+    let output = grove(cluster, args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// What a call answers that succeeds and has nothing else to say.
+fn answer(cluster: &Cluster, args: &[&str]) -> String {
+    let (code, stdout, stderr) = called(cluster, args);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}: {stdout}");
+    stdout
+}
+
+/// A call that goes on, with the lines of its output.
+struct Followed {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Followed {
+    fn start(cluster: &Cluster, args: &[&str]) -> Self {
+        let mut child = grove(cluster, args).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (told, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            stdout.map_while(Result::ok).for_each(|line| drop(told.send(line)));
+        });
+        Self { child, lines }
+    }
+
+    /// Reads until a line has all these words.
+    fn says(&self, words: &[&str]) {
+        let said = |line: String| words.iter().all(|word| line.contains(word));
+        while !said(self.lines.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no {words:?}"))) {}
+    }
+
+    fn code(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+/// A failed test leaves no program behind.
+impl Drop for Followed {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Number of nodes of a tree, by kind and state.
+fn count(node: &Value, counts: &mut BTreeMap<String, usize>) {
+    let word = |key: &str| node[key].as_str().unwrap();
+    *counts.entry(format!("{} {}", word("kind"), word("state"))).or_default() += 1;
+    for child in node["children"].as_array().into_iter().flatten() {
+        count(child, counts);
+    }
+}
+
+fn image(clique: usize, image: &str) -> String {
+    let path = format!("/spec/template/cliques/{clique}/spec/podSpec/containers/0/image");
+    json!([{ "op": "replace", "path": path, "value": image }]).to_string()
+}
+
+fn patch(cluster: &Cluster, patch: &str) {
+    cluster.kubectl(&["patch", "pcs/demo", "--type=json", "--patch", patch]).unwrap();
+}
+
+/// The rows of the history: number, mark of the current one, images, reason.
+fn history(cluster: &Cluster) -> Vec<String> {
+    let text = answer(cluster, &["rollout", "history", "demo"]);
+    let row = |line: &str| {
+        // Ages differ from run to run.
+        let words = line.split_whitespace().filter(|word| !is_age(word));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+fn is_age(word: &str) -> bool {
+    let number = word.strip_suffix('s').or_else(|| word.strip_suffix('m'));
+    number.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+fn until_history(cluster: &Cluster, expected: &[&str]) {
+    let is = || Ok((history(cluster) == expected).then_some(()));
+    let what = format!("the history is {expected:#?}");
+    poll::until(DEADLINE, &what, is).unwrap_or_else(|_| {
+        assert_eq!(history(cluster), expected);
+    });
+}
+
+#[test]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
+    let cluster = Cluster::start(Options::default()).unwrap();
+    cluster.nodes(&FLEET).unwrap();
+    let config = configuration(&cluster, false);
+    let mut operator = Operator::start(&cluster, &config);
+    let created = || Ok(cluster.kubectl_with_stdin(&["create", "-f", "-"], SET).ok());
+    poll::until(DEADLINE, "the set is accepted", created).unwrap();
+
+    // It comes up.
+    let done = "PodCliqueSet \"demo\" successfully rolled out: 2 replicas\n";
+    let said = answer(&cluster, &["rollout", "status", "demo", "--timeout=60s"]);
+    assert!(said.ends_with(done), "{said}");
+    assert_eq!(answer(&cluster, &["rollout", "status", "demo", "--watch=false"]), done);
+
+    // What there is.
+    let tree = answer(&cluster, &["tree", "demo", "--namespace", "default", "-o", "json"]);
+    let tree: Value = serde_json::from_str(&tree).unwrap();
+    assert_eq!(tree["namespace"], "default");
+    assert_eq!(tree["set"]["ready"], json!({ "ready": 2, "wanted": 2 }));
+    let mut counts = BTreeMap::new();
+    count(&tree["set"], &mut counts);
+    let expected = [
+        ("GroupReplica Ready", 4),
+        ("Pod Ready", 10),
+        ("PodClique Ready", 6),
+        ("PodCliqueScalingGroup Ready", 2),
+        ("PodCliqueSet Ready", 1),
+        ("PodGang Ready", 4),
+        ("SetReplica Ready", 2),
+    ];
+    assert_eq!(counts, expected.map(|(what, number)| (what.to_owned(), number)).into());
+    let text = answer(&cluster, &["tree", "demo"]);
+    assert_eq!(text.lines().count(), 1 + counts.values().sum::<usize>(), "{text}");
+
+    // What there was.
+    until_history(&cluster, &["1 * router=router:1,worker=worker:1 first try"]);
+    let because = |why: &str| {
+        let annotation = format!("kubernetes.io/change-cause={why}");
+        cluster.kubectl(&["annotate", "--overwrite", "pcs/demo", &annotation]).unwrap();
+    };
+    patch(&cluster, &image(0, "router:2"));
+    because("newer router");
+    let second = "2 * router=router:2,worker=worker:1 newer router";
+    until_history(&cluster, &["1 router=router:1,worker=worker:1 first try", second]);
+    patch(&cluster, &image(1, "worker:2"));
+    because("newer worker");
+    let rows = [
+        "1 router=router:1,worker=worker:1 first try",
+        "2 router=router:2,worker=worker:1 newer router",
+        "3 * router=router:2,worker=worker:2 newer worker",
+    ];
+    until_history(&cluster, &rows);
+    let first = answer(&cluster, &["rollout", "history", "demo", "--revision=1"]);
+    assert!(first.contains("image: router:1") || first.contains("image: \"router:1\""), "{first}");
+    let differences: Vec<_> = first.lines().filter(|line| line.starts_with('#')).collect();
+    let expected = [
+        "# The current revision 3 differs in:",
+        r#"#   cliques[router].spec.podSpec.containers[c].image: "router:1" -> "router:2""#,
+        r#"#   cliques[worker].spec.podSpec.containers[c].image: "worker:1" -> "worker:2""#,
+    ];
+    assert_eq!(differences, expected);
+
+    // Hold and go on.
+    let annotation = || {
+        let set = cluster.kubectl(&["get", "pcs/demo", "--output=json"]).unwrap();
+        let set: Value = serde_json::from_str(&set).unwrap();
+        set["metadata"]["annotations"][PAUSED].clone()
+    };
+    for (command, said, stored) in [
+        ("pause", "PodCliqueSet \"demo\" paused\n", json!("true")),
+        ("pause", "PodCliqueSet \"demo\" is paused already\n", json!("true")),
+        ("resume", "PodCliqueSet \"demo\" resumed\n", Value::Null),
+        ("resume", "PodCliqueSet \"demo\" is not paused\n", Value::Null),
+    ] {
+        assert_eq!(answer(&cluster, &["rollout", command, "demo"]), said);
+        assert_eq!(annotation(), stored, "{command}");
+    }
+
+    // A set that nobody looks after does not get anywhere.
+    operator.kill();
+    cluster.kubectl(&["scale", "pcs/demo", "--replicas=3"]).unwrap();
+    let (code, said, error) = called(&cluster, &["rollout", "status", "demo", "--timeout=2s"]);
+    assert_eq!((code, &*error), (1, "error: PodCliqueSet \"demo\" was not complete within 2 s\n"));
+    assert!(said.contains("the operator has not seen generation"), "{said}");
+
+    // It goes, and whoever looks is told.
+    let status = Followed::start(&cluster, &["rollout", "status", "demo"]);
+    status.says(&["has not seen generation"]);
+    let tree = Followed::start(&cluster, &["tree", "demo", "--watch"]);
+    tree.says(&["pcs/demo", "the operator to see generation"]);
+    cluster.kubectl(&["delete", "pcs/demo", "--wait=false"]).unwrap();
+    tree.says(&["pcs/demo", "Terminating", "its finalizers"]);
+    status.says(&["it is being deleted"]);
+    let mut operator = Operator::start(&cluster, &config);
+    assert_eq!((tree.code(), status.code()), (1, 1));
+    let left = cluster.kubectl(&["get", "controllerrevisions", "--output=name"]).unwrap();
+    assert_eq!(left, "");
+    operator.kill();
+}
+
+#[test]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+fn what_cannot_be_shown_is_named() {
+    let options = Options { parts: Parts::ApiServer, ..Options::default() };
+    let cluster = Cluster::start(options).unwrap();
+    let (code, _, error) = called(&cluster, &["tree", "demo"]);
+    assert_eq!(code, 6);
+    assert!(error.contains("CustomResourceDefinition"), "{error}");
+
+    let crds = Command::new(env!("CARGO_BIN_EXE_grove")).arg("crds").output().unwrap().stdout;
+    let crds = String::from_utf8(crds).unwrap();
+    cluster.kubectl_with_stdin(&["apply", "--server-side", "-f", "-"], &crds).unwrap();
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
+    for (args, code, told) in [
+        (&["tree", "demo"][..], 6, "error: PodCliqueSet default/demo does not exist\n"),
+        (&["rollout", "status", "demo"], 1, "error: PodCliqueSet default/demo does not exist\n"),
+        (&["rollout", "history", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
+        (&["rollout", "pause", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
+    ] {
+        assert_eq!(called(&cluster, args), (code, String::new(), told.to_owned()), "{args:?}");
+    }
+    let (code, _, error) = called(&cluster, &["tree", "demo", "--context", "elsewhere"]);
+    assert_eq!(code, 6);
+    assert!(error.contains("elsewhere"), "{error}");
+}

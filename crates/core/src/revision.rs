@@ -1,0 +1,144 @@
+//! The history of a set's templates: one ControllerRevision per generation hash.
+//!
+//! As with StatefulSets, the object has the template and its number says when the template was last a new
+//! one: a template that comes back gets its former object under a new highest number. Beside the templates
+//! that something still runs, the ten newest are kept. Nothing follows from a revision; it is there to be
+//! read by people.
+
+use std::collections::BTreeSet;
+
+use grove_api::{PodCliqueSet, annotations, labels::Component, names};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    children::{metadata_of_set, owner},
+    layout::Layout,
+};
+
+/// How many revisions are kept beside those in use.
+pub const LIMIT: usize = 10;
+
+/// What the rule needs to know about a stored revision of the set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// Name.
+    pub name: String,
+    /// Counts the templates.
+    pub number: i64,
+    /// What the user said about the template.
+    pub change_cause: Option<String>,
+    /// Whether nothing owns it: a former set of this name was deleted without its parts.
+    pub orphaned: bool,
+}
+
+/// What to do about the history.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Create this object.
+    Create(Value),
+    /// Merge this into the object with the name.
+    Patch(String, Value),
+    /// Delete the object with the name.
+    Delete(String),
+}
+
+/// Brings the history of a set up to date. `in_use` are the generation hashes that something below the set
+/// still has; it is asked only when the history is too long.
+pub fn changes(
+    set: &PodCliqueSet,
+    generation_hash: &str,
+    live: &[Revision],
+    in_use: impl FnOnce() -> BTreeSet<String>,
+) -> Vec<Change> {
+    let layout = Layout::of(set);
+    let name = names::revision(layout.set_name(), generation_hash);
+    let highest = live.iter().map(|revision| revision.number).max().unwrap_or(0);
+    let mut changes = Vec::new();
+    if !live.iter().any(|revision| revision.name == name) {
+        changes.push(Change::Create(object(&layout, &name, highest + 1)));
+    }
+    changes.extend(live.iter().filter_map(|revision| {
+        let newest = (revision.name == name).then_some(highest);
+        patch(set, revision, newest).map(|patch| Change::Patch(revision.name.clone(), patch))
+    }));
+    let mut former: Vec<_> = live.iter().filter(|revision| revision.name != name).collect();
+    if former.len() > LIMIT {
+        let in_use: BTreeSet<_> =
+            in_use().iter().map(|hash| names::revision(layout.set_name(), hash)).collect();
+        former.retain(|revision| !in_use.contains(&revision.name));
+        former.sort_by_key(|revision| revision.number);
+        let surplus = former.len().saturating_sub(LIMIT);
+        let oldest = former.into_iter().take(surplus);
+        changes.extend(oldest.map(|revision| Change::Delete(revision.name.clone())));
+    }
+    changes
+}
+
+/// What is wrong with a revision. The one of the current template has the highest number, which is given,
+/// and says what the user last said; a user who says nothing any more takes nothing back.
+fn patch(set: &PodCliqueSet, revision: &Revision, newest: Option<i64>) -> Option<Value> {
+    let mut metadata = Map::new();
+    let mut patch = Map::new();
+    if revision.orphaned {
+        metadata.insert("ownerReferences".to_owned(), json!([owner::of_set(set)]));
+    }
+    if let Some(highest) = newest {
+        if revision.number < highest {
+            patch.insert("revision".to_owned(), json!(highest + 1));
+        }
+        let cause =
+            change_cause(set).filter(|cause| revision.change_cause.as_deref() != Some(cause));
+        if let Some(cause) = cause {
+            let changed = json!({ annotations::CHANGE_CAUSE: cause });
+            metadata.insert("annotations".to_owned(), changed);
+        }
+    }
+    if !metadata.is_empty() {
+        patch.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// What the user says about the current template.
+pub fn change_cause(set: &PodCliqueSet) -> Option<&str> {
+    let all = set.metadata.annotations.as_ref()?;
+    all.get(annotations::CHANGE_CAUSE).map(String::as_str)
+}
+
+fn object(layout: &Layout<'_>, name: &str, number: i64) -> Value {
+    let mut metadata = metadata_of_set(layout, Component::Revision, name.to_owned());
+    metadata.annotations = change_cause(layout.set())
+        .map(|cause| [(annotations::CHANGE_CAUSE.to_owned(), cause.to_owned())].into());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": metadata,
+        "revision": number,
+        "data": data(layout.set()),
+    })
+}
+
+/// The part of a set that its generation hash is about, at the place where it is in the set.
+fn data(set: &PodCliqueSet) -> Value {
+    let template = &set.spec.template;
+    let cliques = template.cliques.iter().map(|clique| {
+        let mut kept = json!({
+            "name": clique.name,
+            "spec": { "podSpec": clique.spec.pod_spec },
+        });
+        for (key, map) in [("labels", &clique.labels), ("annotations", &clique.annotations)] {
+            if !map.is_empty() {
+                kept[key] = json!(map);
+            }
+        }
+        kept
+    });
+    let mut kept = json!({ "cliques": cliques.collect::<Value>() });
+    if let Some(class) = template.priority_class_name.as_deref().filter(|name| !name.is_empty()) {
+        kept["priorityClassName"] = json!(class);
+    }
+    json!({ "spec": { "template": kept } })
+}
+
+#[cfg(test)]
+mod tests;

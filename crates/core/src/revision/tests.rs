@@ -1,0 +1,143 @@
+use super::*;
+
+/// A set whose template has the hash `now`.
+fn set(cause: Option<&str>) -> PodCliqueSet {
+    let mut set: PodCliqueSet = serde_json::from_value(json!({
+        "metadata": { "name": "demo", "namespace": "team-a", "uid": "u" },
+        "spec": { "replicas": 2, "template": {
+            "priorityClassName": "high",
+            "cliques": [
+                {
+                    "name": "router",
+                    "labels": { "role": "router" },
+                    "annotations": { "note": "a" },
+                    "spec": {
+                        "roleName": "router", "replicas": 3, "minAvailable": 2,
+                        "podSpec": { "containers": [{ "name": "c", "image": "busybox" }] },
+                    },
+                },
+                { "name": "worker", "spec": { "roleName": "worker", "replicas": 1, "podSpec": {} } },
+            ],
+        }},
+    }))
+    .unwrap();
+    set.metadata.annotations =
+        cause.map(|cause| [(annotations::CHANGE_CAUSE.to_owned(), cause.to_owned())].into());
+    set
+}
+
+fn revision(hash: &str, number: i64) -> Revision {
+    let name = format!("demo-{hash}");
+    Revision { name, number, change_cause: None, orphaned: false }
+}
+
+/// The changes for a set whose template has the hash `now`.
+fn decide(cause: Option<&str>, live: &[Revision], in_use: &[&str]) -> Vec<Change> {
+    let in_use = || in_use.iter().map(|&hash| hash.to_owned()).collect();
+    changes(&set(cause), "now", live, in_use)
+}
+
+fn told(changes: &[Change]) -> Vec<String> {
+    let one = |change: &Change| match change {
+        Change::Create(object) => {
+            format!("create {} as {}", object["metadata"]["name"], object["revision"])
+        }
+        Change::Patch(name, patch) => format!("patch {name} {patch}"),
+        Change::Delete(name) => format!("delete {name}"),
+    };
+    changes.iter().map(one).collect()
+}
+
+#[test]
+fn a_revision_has_what_the_generation_hash_is_about_and_what_the_user_says() {
+    let changes = decide(Some("first try"), &[], &[]);
+
+    let [Change::Create(object)] = &changes[..] else { panic!("{changes:?}") };
+    insta::assert_json_snapshot!(object);
+}
+
+/// What it is about, what there is, the reason that the user gives, and what follows.
+type Case = (&'static str, Vec<Revision>, Option<&'static str>, &'static [&'static str]);
+
+#[test]
+fn numbers_count_templates() {
+    let former = revision("old", 4);
+    let current = revision("now", 5);
+    let cause = |cause: &str| Some(cause.to_owned());
+    let cases: [Case; 7] = [
+        ("the first template", vec![], None, &[r#"create "demo-now" as 1"#]),
+        ("a new template", vec![former.clone()], None, &[r#"create "demo-now" as 5"#]),
+        ("nothing new", vec![former.clone(), current.clone()], None, &[]),
+        (
+            "a template that comes back",
+            vec![revision("now", 3), former.clone()],
+            None,
+            &[r#"patch demo-now {"revision":5}"#],
+        ),
+        (
+            "a template that comes back for a reason",
+            vec![revision("now", 3), former.clone()],
+            Some("back"),
+            &[
+                r#"patch demo-now {"metadata":{"annotations":{"kubernetes.io/change-cause":"back"}},"revision":5}"#,
+            ],
+        ),
+        (
+            "a reason that is told later",
+            vec![Revision { change_cause: cause("first"), ..current.clone() }, former.clone()],
+            Some("second"),
+            &[
+                r#"patch demo-now {"metadata":{"annotations":{"kubernetes.io/change-cause":"second"}}}"#,
+            ],
+        ),
+        (
+            "a reason that is no longer told",
+            vec![Revision { change_cause: cause("first"), ..current }, former],
+            None,
+            &[],
+        ),
+    ];
+    for (what, live, cause, expected) in cases {
+        assert_eq!(told(&decide(cause, &live, &[])), expected, "{what}");
+    }
+}
+
+#[test]
+fn revisions_of_a_set_that_was_deleted_without_its_parts_are_taken_over() {
+    let orphaned = |revision| Revision { orphaned: true, ..revision };
+    let live = [orphaned(revision("old", 1)), orphaned(revision("now", 2))];
+
+    let changes = decide(None, &live, &[]);
+
+    assert_eq!(changes.len(), 2);
+    for change in changes {
+        let Change::Patch(_, patch) = change else { panic!("{change:?}") };
+        assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(patch["revision"], Value::Null);
+    }
+}
+
+#[test]
+fn the_oldest_go_when_there_are_too_many_but_none_that_is_in_use() {
+    let number = |number: usize| i64::try_from(number).unwrap();
+    let live = |former: usize| -> Vec<Revision> {
+        let mut live: Vec<_> =
+            (1..=former).rev().map(|n| revision(&format!("h{n}"), number(n))).collect();
+        live.push(revision("now", number(former + 1)));
+        live
+    };
+    let nobody = || -> BTreeSet<String> { panic!("asked without need") };
+    assert_eq!(changes(&set(None), "now", &live(LIMIT), nobody), []);
+    assert_eq!(told(&decide(None, &live(LIMIT + 2), &[])), ["delete demo-h1", "delete demo-h2"]);
+    let in_use = ["h1", "h3", "now"];
+    assert_eq!(told(&decide(None, &live(LIMIT + 2), &in_use)), Vec::<String>::new());
+    let expected = ["delete demo-h2", "delete demo-h4"];
+    assert_eq!(told(&decide(None, &live(LIMIT + 4), &in_use)), expected);
+}
+
+#[test]
+fn a_new_template_makes_the_former_one_a_part_of_the_history() {
+    let live: Vec<_> = (1..=11).map(|n| revision(&format!("h{n}"), n)).collect();
+
+    assert_eq!(told(&decide(None, &live, &[])), [r#"create "demo-now" as 12"#, "delete demo-h1"]);
+}
