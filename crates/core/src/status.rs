@@ -12,11 +12,13 @@ use grove_api::{PodClique, error_code::LastError, labels};
 
 mod clique;
 pub(crate) mod condition;
+mod resources;
 mod scaling_group;
 mod set;
 mod urgency;
 
 pub use clique::{CliqueFacts, pod_clique};
+pub use resources::{ResourceState, resources};
 pub use scaling_group::{GroupReplica, group_replica, scaling_group};
 pub use set::{SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};

@@ -20,6 +20,7 @@ use grove_runtime::write::{Verb, Write};
 
 use self::decide::Decision;
 use self::observe::Observed;
+use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::events;
 use crate::objects::{Object, Set};
 use crate::plan::act;
@@ -41,7 +42,9 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let of_set = move |set: &Set| {
         groups.of(&set.meta.key).iter().map(|group| group.meta.key.clone()).collect()
     };
-    queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set);
+    queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set.clone());
+    let owner = |meta: &Meta| claims::group_of_claim(meta).into_iter().collect();
+    world.claims.wake(&queue, &world.sets, owner, of_set);
     queue
 }
 
@@ -61,6 +64,9 @@ pub(crate) async fn reconcile(
         events::tell(&recorder, told);
     }
     let failed = acted.error(code_of, attempt.failures).or(refused);
+    let known = seen.group.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&seen.group, failed.as_ref(), known.unwrap_or_default());
+    events::tell(&recorder, told);
     let now = context.env.clock.wall();
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let outcome = match &failed {
@@ -80,6 +86,9 @@ pub(crate) async fn reconcile(
 
 /// What a failed write is reported as.
 fn code_of(write: &Write) -> ErrorCode {
+    if write.resource == RESOURCE_CLAIMS {
+        return ErrorCode::SyncPcsgResourceClaim;
+    }
     if write.resource != Resource::of::<PodClique>() {
         return ErrorCode::SyncPodCliqueScalingGroup;
     }

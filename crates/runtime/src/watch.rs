@@ -233,7 +233,7 @@ impl<T: View> Watcher<T> {
                     let absent = self.optional && error.code().is_some_and(Trouble::is_absence);
                     self.failed(&error, failures);
                     if absent {
-                        self.absent();
+                        self.show_nothing();
                         resume = Resume::List;
                     }
                     let backoff = if absent { Backoff::ABSENT } else { Backoff::WATCH };
@@ -258,8 +258,8 @@ impl<T: View> Watcher<T> {
         }
     }
 
-    /// A kind that is not served, or not to us, has no objects.
-    fn absent(&self) {
+    /// A kind that is not served, or not to us, or that nobody wants yet, has no objects.
+    pub(crate) fn show_nothing(&self) {
         self.store.replace(Vec::new(), &BTreeSet::new(), 0);
         self.readiness.ready();
     }

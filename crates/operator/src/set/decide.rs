@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_api::error_code::ErrorCode;
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_backends::Limit;
-use grove_core::children;
+use grove_core::children::{self, owner};
 use grove_core::layout::Layout;
-use grove_core::status::{self, Outcome, SchedulerState};
+use grove_core::status::{self, Outcome, ResourceState, SchedulerState};
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
@@ -18,13 +20,18 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::observe::{Children, Observed};
+use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::converge;
 use crate::objects::Pod;
 use crate::plan::Plan;
+use crate::reconcile::ReconcileError;
 use crate::world::{AUTOSCALERS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES};
 
-/// `children` are asked for only when the set is deleted.
-pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Plan {
+/// The plan, and what cannot be done besides it. `children` are asked for only when the set is deleted.
+pub(super) fn decide(
+    seen: &Observed,
+    children: impl FnOnce() -> Children,
+) -> (Plan, Option<ReconcileError>) {
     let mut plan = Plan::default();
     let resource = Resource::of::<PodCliqueSet>();
     let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
@@ -37,13 +44,15 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
             held.remove(position);
             plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
         }
-        return plan;
+        return (plan, None);
     }
     if ours.is_none() {
         held.push(finalizers::POD_CLIQUE_SET.to_owned());
         plan.step([converge::finalizers(resource, &seen.set.meta, &held, "take charge")]);
     }
     let layout = Layout::of(&seen.set.object);
+    let owner = owner::of_set(&seen.set.object);
+    let claims = claims::decide(&seen.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
     plan.step(
         [
             access(
@@ -55,11 +64,12 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
             access(SECRETS, seen.secret.as_ref(), children::token_secret(&layout)),
         ]
         .into_iter()
-        .flatten(),
+        .flatten()
+        .chain(claims.writes),
     );
     // The API server looks at the role before it lets anybody bind it.
     plan.step(access(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)));
-    plan
+    (plan, claims.problem)
 }
 
 /// Creates an object that the start-order container needs, or puts its labels back.
@@ -82,6 +92,9 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
     found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
+    found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));
+    let domains = children.compute_domains.iter();
+    found.extend(domains.map(|one| (Resource::of::<ComputeDomain>(), &one.meta)));
     let access = [
         (SERVICE_ACCOUNTS, &seen.service_account),
         (ROLES, &seen.role),
@@ -104,6 +117,7 @@ pub(super) fn status(
     children: &Children,
     outcome: Outcome<'_>,
     scheduler: SchedulerState<'_>,
+    resources: ResourceState<'_>,
     now: Timestamp,
 ) -> Option<Write> {
     let set = &seen.set.object;
@@ -128,6 +142,7 @@ pub(super) fn status(
         .collect();
     let mut wanted = status::pod_clique_set(set, &hashes.generation, &replicas, outcome);
     status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
+    status::resources(&mut wanted, set.metadata.generation, resources, now);
     converge::status(Resource::of::<PodCliqueSet>(), &seen.set.meta, stored, &wanted)
 }
 

@@ -9,6 +9,7 @@ mod names;
 mod pods;
 pub(crate) mod rights;
 mod scaling;
+mod sharing;
 mod start_order;
 mod status;
 
@@ -44,6 +45,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Case> {
         names::RULES,
         pods::RULES,
         scaling::RULES,
+        sharing::RULES,
         status::RULES,
         events::RULES,
         conflicts::RULES,

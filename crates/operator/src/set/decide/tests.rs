@@ -20,6 +20,7 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
         role: None,
         role_binding: None,
         secret: None,
+        claims: claims::Seen::default(),
     }
 }
 
@@ -30,6 +31,8 @@ fn no_children() -> Children {
         gangs: Vec::new(),
         services: Vec::new(),
         autoscalers: Vec::new(),
+        claims: Vec::new(),
+        compute_domains: Vec::new(),
     }
 }
 
@@ -48,7 +51,8 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
     });
 
-    let plan = decide(&seen, no_children);
+    let (plan, refused) = decide(&seen, no_children);
+    assert!(refused.is_none());
 
     assert_eq!(
         told(&plan),
@@ -84,7 +88,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     };
     let gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
 
-    let plan = decide(&seen, || Children { gangs, ..no_children() });
+    let (plan, _) = decide(&seen, || Children { gangs, ..no_children() });
 
     assert_eq!(told(&plan), ["delete podgangs", "merge-patch podcliquesets"]);
     let Verb::Merge { patch, .. } = &plan.writes()[1].verb else { panic!("a patch") };
@@ -95,6 +99,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
             &no_children(),
             Outcome::Complete { generation: None },
             SchedulerState::default(),
+            ResourceState::default(),
             now()
         ),
         None
@@ -110,6 +115,7 @@ fn the_first_status_carries_hash_selector_and_generation() {
         &no_children(),
         Outcome::Complete { generation: Some(3) },
         SchedulerState::default(),
+        ResourceState::default(),
         now(),
     )
     .unwrap();
@@ -131,4 +137,25 @@ fn pods_of_a_former_scheduler_are_counted() {
     let limit = left_behind(["old", "new", "older", "old"].map(pod).into_iter(), "new").unwrap();
     assert_eq!(limit.reason, "PodsOfAnotherScheduler");
     assert!(limit.message.contains(r#"(2 of "old", 1 of "older")"#), "{}", limit.message);
+}
+
+#[test]
+fn claims_that_all_replicas_share_are_made_with_the_rest() {
+    let mut seen = observed(|set| {
+        let template = &mut set.spec.template;
+        let own = json!({ "name": "t", "templateSpec": { "spec": {} } });
+        template.resource_claim_templates = vec![serde_json::from_value(own).unwrap()];
+        let entry = |name: &str| json!({ "name": name, "scope": "AllReplicas" });
+        let entries = [entry("t"), entry("beside")];
+        template.resource_sharing =
+            entries.map(|entry| serde_json::from_value(entry).unwrap()).into();
+    });
+    seen.claims.wanted =
+        grove_core::children::resource_claims::of_set(&Layout::of(&seen.set.object));
+
+    let (plan, refused) = decide(&seen, no_children);
+
+    assert_eq!(told(&plan).iter().filter(|one| *one == "create resourceclaims").count(), 1);
+    let refused = refused.unwrap().to_string();
+    assert!(refused.starts_with("ResourceClaimTemplate default/beside not found"), "{refused}");
 }
