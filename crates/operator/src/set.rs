@@ -7,6 +7,7 @@ use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_core::layout::Layout;
 use grove_core::status::{Outcome, ResourceState, SchedulerState};
+use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -101,7 +102,9 @@ pub(crate) async fn reconcile(
     let replicas = u32::try_from(seen.set.object.spec.replicas).unwrap_or_default();
     let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
     if let Some(due) = now_or_later {
-        return failed.map_or(Ok(Some(due)), Err);
+        // What is not tried again still has to be reported.
+        let retried = failed.filter(|error| error.class() != Class::Invalid);
+        return retried.map_or(Ok(Some(due)), Err);
     }
     let children = observe::children(&context.world, &attempt.key);
     let problem = context.problems.with_scheduler(&attempt.key);
