@@ -113,6 +113,13 @@ pub(crate) struct Seen {
     pub(crate) absence: Option<Absence>,
 }
 
+impl Seen {
+    /// Whether there are no claims and should be none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.live.is_empty()
+    }
+}
+
 impl Cached {
     /// Starts the caches.
     pub(crate) fn start(caches: &mut Caches, sets: &Store<Set>) -> Self {
@@ -263,6 +270,9 @@ pub(crate) fn decide(
     owner: &OwnerReference,
     code: &ErrorCode,
 ) -> Decision {
+    if seen.is_empty() {
+        return Decision::default();
+    }
     let uid = Uid::from(owner.uid.as_str());
     let mut decision = Decision { writes: surplus(seen, &uid), ..Decision::default() };
     if seen.wanted.is_empty() {
@@ -273,15 +283,16 @@ pub(crate) fn decide(
         return decision;
     }
     for wanted in &seen.wanted {
-        let live = seen.live.get(&wanted.name);
-        let written = match live {
-            None => create(seen, layout, wanted, owner),
-            Some(live) if live.meta.deleting => Ok(Step::Wait),
-            Some(live) => keep(layout, wanted, live, owner, &uid),
+        let written = match seen.live.get(&wanted.name) {
+            None if !seen.pending => create(seen, layout, wanted, owner).map(Some),
+            Some(live) if !live.meta.deleting => keep(layout, wanted, live, owner, &uid),
+            _ => {
+                decision.waits = true;
+                continue;
+            }
         };
         match written {
-            Ok(Step::Write(write)) => decision.writes.extend(write),
-            Ok(Step::Wait) => decision.waits = true,
+            Ok(write) => decision.writes.extend(write),
             Err(text) => {
                 let problem = || ReconcileError::rule(code.clone(), text);
                 decision.problem.get_or_insert_with(problem);
@@ -289,11 +300,6 @@ pub(crate) fn decide(
         }
     }
     decision
-}
-
-enum Step {
-    Write(Option<Write>),
-    Wait,
 }
 
 /// Claims of the owner that it should not have any more.
@@ -324,10 +330,7 @@ fn create(
     layout: &Layout<'_>,
     wanted: &ResourceClaim,
     owner: &OwnerReference,
-) -> Result<Step, String> {
-    if seen.pending {
-        return Ok(Step::Wait);
-    }
+) -> Result<Write, String> {
     let template = match &wanted.template {
         ClaimTemplate::Internal { name } => resource_claims::internal_template(layout, name),
         ClaimTemplate::External { namespace, name } => {
@@ -336,12 +339,12 @@ fn create(
         }
     };
     let template = template.ok_or_else(|| missing_template(layout, wanted))?;
-    Ok(Step::Write(Some(Write {
+    Ok(Write {
         resource: RESOURCE_CLAIMS,
         key: ObjectKey::new(layout.namespace(), &wanted.name),
         verb: Verb::Create { body: wanted.object(layout.namespace(), owner, template) },
         reason: "what resourceSharing says",
-    })))
+    })
 }
 
 fn missing_template(layout: &Layout<'_>, wanted: &ResourceClaim) -> String {
@@ -365,12 +368,11 @@ fn keep(
     live: &Claim,
     owner: &OwnerReference,
     uid: &Uid,
-) -> Result<Step, String> {
+) -> Result<Option<Write>, String> {
     let labels = wanted.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let reason = "what somebody changed";
     if is_owned(live, uid) {
-        let write = converge::labels(RESOURCE_CLAIMS, &live.meta, labels, reason);
-        return Ok(Step::Write(write));
+        return Ok(converge::labels(RESOURCE_CLAIMS, &live.meta, labels, reason));
     }
     let key = &live.meta.key;
     if let Some(other) = &live.meta.controller {
@@ -390,12 +392,12 @@ fn keep(
     let owners: Vec<Value> = live.owners.iter().cloned().chain([json!(owner)]).collect();
     let patch = json!({ "metadata": { "ownerReferences": owners, "labels": wanted.labels } });
     let only_if = Precondition::version(&live.meta.uid, live.meta.resource_version);
-    Ok(Step::Write(Some(Write {
+    Ok(Some(Write {
         resource: RESOURCE_CLAIMS,
         key: key.clone(),
         verb: Verb::Merge { patch, only_if, subresource: None },
         reason,
-    })))
+    }))
 }
 
 // === who is woken ===

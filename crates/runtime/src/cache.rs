@@ -93,21 +93,14 @@ impl Caches {
             config: self.config,
             store: store.clone(),
             optional: declared.optional,
+            on_demand: declared.on_demand,
             readiness: self.env.readiness.part(format!("cache {resource}")),
         };
-        let on_demand = declared.on_demand;
         self.stage.spawn(|shutdown| async move {
-            let watch = async {
-                if on_demand {
-                    watcher.show_nothing();
-                    watcher.store.demanded().await;
-                }
-                watcher.run().await;
-            };
             tokio::select! {
                 biased;
                 () = shutdown.requested() => {}
-                () = watch => {}
+                () = watcher.run() => {}
             }
         });
         self.all.insert(resource, Arc::new(store.clone()));

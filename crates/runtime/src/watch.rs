@@ -217,12 +217,18 @@ pub(crate) struct Watcher<T> {
     pub(crate) store: Store<T>,
     /// Whether the API server may not serve the kind.
     pub(crate) optional: bool,
+    /// Whether nothing is asked for before [`Store::demand`].
+    pub(crate) on_demand: bool,
     pub(crate) readiness: Part,
 }
 
 impl<T: View> Watcher<T> {
     /// Runs until dropped.
     pub(crate) async fn run(mut self) {
+        if self.on_demand {
+            self.show_nothing();
+            self.store.demanded().await;
+        }
         let mut resume = Resume::List;
         let mut failures = 0;
         loop {
@@ -259,7 +265,7 @@ impl<T: View> Watcher<T> {
     }
 
     /// A kind that is not served, or not to us, or that nobody wants yet, has no objects.
-    pub(crate) fn show_nothing(&self) {
+    fn show_nothing(&self) {
         self.store.replace(Vec::new(), &BTreeSet::new(), 0);
         self.readiness.ready();
     }

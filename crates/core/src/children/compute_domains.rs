@@ -36,6 +36,12 @@ enum MnnvlGroup<'a> {
     Named(&'a str),
 }
 
+/// What an object says about its group.
+enum Choice<'a> {
+    OptedOut,
+    Group(MnnvlGroup<'a>),
+}
+
 impl MnnvlGroup<'_> {
     fn domain(self, set: &str, set_replica: u32) -> String {
         match self {
@@ -95,18 +101,23 @@ fn group_of<'a>(layout: &Layout<'a>, clique: &'a PodCliqueTemplate) -> Option<Mn
     let of_group = layout.group_of(&clique.name).map(|group| &group.template.annotations);
     let of_set = layout.set().metadata.annotations.as_ref();
     let levels = [Some(&clique.annotations), of_group, of_set];
-    let nearest = levels.into_iter().flatten().find_map(choice)?;
-    nearest.filter(|_| containers(&clique.spec.pod_spec).any(has_gpu))
+    match levels.into_iter().flatten().find_map(choice)? {
+        Choice::OptedOut => None,
+        Choice::Group(group) => containers(&clique.spec.pod_spec).any(has_gpu).then_some(group),
+    }
 }
 
 /// What annotations say about the group; nothing when they do not mention it.
-fn choice(annotations: &BTreeMap<String, String>) -> Option<Option<MnnvlGroup<'_>>> {
-    if let Some(group) = annotations.get(annotations::MNNVL_GROUP) {
-        let none = group == annotations::MNNVL_GROUP_NONE;
-        return Some((!none).then_some(MnnvlGroup::Named(group)));
+fn choice(annotations: &BTreeMap<String, String>) -> Option<Choice<'_>> {
+    let group = annotations.get(annotations::MNNVL_GROUP).map(String::as_str);
+    let switch = annotations.get(annotations::AUTO_MNNVL).map(String::as_str);
+    match (group, switch) {
+        (None, None) => None,
+        (Some(annotations::MNNVL_GROUP_NONE), _) => Some(Choice::OptedOut),
+        (Some(group), _) => Some(Choice::Group(MnnvlGroup::Named(group))),
+        (None, Some(annotations::AUTO_MNNVL_ENABLED)) => Some(Choice::Group(MnnvlGroup::Default)),
+        (None, Some(_)) => Some(Choice::OptedOut),
     }
-    let switch = annotations.get(annotations::AUTO_MNNVL)?;
-    Some((switch == annotations::AUTO_MNNVL_ENABLED).then_some(MnnvlGroup::Default))
 }
 
 fn containers(pod_spec: &PodSpec) -> impl Iterator<Item = &Map<String, Value>> {

@@ -216,17 +216,12 @@ fn has(names: &[String], name: &str) -> bool {
 }
 
 /// Names of the claims that one replica of an owner uses: shared ones, then its own.
-fn both<'a, E: 'a>(
-    sharing: impl Iterator<Item = &'a E> + Clone,
-    owner: &str,
-    replica: u32,
-) -> Vec<String>
+fn both<'a, E: 'a>(sharing: impl Iterator<Item = &'a E>, owner: &str, replica: u32) -> Vec<String>
 where
     Entry<'a>: From<&'a E>,
 {
-    let of = |scope: ResourceSharingScope| {
-        sharing.clone().map(Entry::from).filter(move |entry| *entry.scope == scope)
-    };
+    let entries: Vec<Entry<'_>> = sharing.map(Entry::from).collect();
+    let of = |scope| entries.iter().filter(move |entry| *entry.scope == scope);
     let shared = of(ResourceSharingScope::AllReplicas)
         .map(|entry| names::shared_resource_claim(owner, entry.name));
     let own = of(ResourceSharingScope::PerReplica)

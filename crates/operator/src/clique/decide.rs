@@ -82,6 +82,9 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
 }
 
 fn claims(observed: &Observed, place: &Place) -> claims::Decision {
+    if observed.claims.is_empty() {
+        return claims::Decision::default();
+    }
     let owner = owner::of_clique(&observed.clique.object);
     let layout = Layout::of(&place.set.object);
     claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPclqResourceClaim)

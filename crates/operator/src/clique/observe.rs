@@ -89,7 +89,10 @@ fn claims(
     place: Option<&Place>,
     pods: &[Arc<Pod>],
 ) -> claims::Seen {
-    let layout = place.map(|place| Layout::of(&place.set.object));
+    let set = place.map(|place| &place.set.object);
+    // Most sets share nothing.
+    let set = set.filter(|set| resource_claims::is_used(&set.spec.template));
+    let layout = set.map(Layout::of);
     let object_labels = clique.object.metadata.labels.as_ref();
     let found = layout.as_ref().zip(object_labels).and_then(|(layout, object_labels)| {
         Some((layout, layout.find_clique(&clique.meta.key.name, object_labels)?))

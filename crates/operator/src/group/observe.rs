@@ -65,7 +65,10 @@ impl Observed {
 
     fn claims(&self, world: &World) -> claims::Seen {
         let uid = &self.group.meta.uid;
-        match self.place() {
+        // Most sets share nothing.
+        let is_used = |set: &&Arc<Set>| resource_claims::is_used(&set.object.spec.template);
+        let sharing = self.set.as_ref().filter(is_used);
+        match sharing.and_then(|_| self.place()) {
             Some(Place { layout, claims, .. }) => world.claims.of_owner(&layout, uid, claims),
             None => world.claims.left_of(uid),
         }

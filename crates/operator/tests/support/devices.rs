@@ -37,7 +37,7 @@ pub fn template_spec() -> Value {
     json!({ "spec": { "devices": { "requests": [{ "name": "device", "exactly": exactly }] } } })
 }
 
-/// A ResourceClaimTemplate that asks for one of them.
+/// A template object that asks for one of them.
 pub fn template(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "spec": template_spec() })
 }

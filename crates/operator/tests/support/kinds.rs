@@ -45,7 +45,7 @@ pub const EVENTS: Kind = Kind::new("Event", "api/v1", "events");
 
 pub const CLAIM_TEMPLATES: Kind =
     Kind::new("ResourceClaimTemplate", "apis/resource.k8s.io/v1", "resourceclaimtemplates");
-/// ComputeDomains of the NVIDIA driver.
+/// Domains of the NVIDIA driver.
 pub const DOMAINS: Kind =
     Kind::new("ComputeDomain", "apis/resource.nvidia.com/v1beta1", "computedomains");
 /// Groups of the scheduler of Kubernetes.

@@ -192,12 +192,12 @@ fn all_containers_of_a_pod_name_all_its_claims() {
 
     claims.add_to(0, &mut pod);
 
-    let names = ["x-all-own", "x-0-each", "x-0-g-all-own", "x-0-g-0-each"];
-    let named = names.map(|name| json!({ "name": name }));
+    let all = ["x-all-own", "x-0-each", "x-0-g-all-own", "x-0-g-0-each"];
+    let references = all.map(|name| json!({ "name": name }));
     let expected = json!({
-        "containers": [{ "name": "c", "resources": { "claims": named } }],
-        "initContainers": [{ "name": "i", "resources": { "claims": named } }],
-        "resourceClaims": names.map(|name| json!({ "name": name, "resourceClaimName": name })),
+        "containers": [{ "name": "c", "resources": { "claims": references } }],
+        "initContainers": [{ "name": "i", "resources": { "claims": references } }],
+        "resourceClaims": all.map(|name| json!({ "name": name, "resourceClaimName": name })),
     });
     assert_eq!(pod["spec"], expected);
 }
