@@ -164,7 +164,7 @@ impl Cached {
         self.seen(layout, self.owned_by(owner), wanted)
     }
 
-    /// The claims of a set as a whole and of its replicas, not those of its groups and cliques.
+    /// All claims in a set, whoever in it they belong to.
     pub(crate) fn all_of_set(&self, set: &ObjectKey) -> Vec<Arc<Claim>> {
         self.claims.of(set)
     }
