@@ -17,8 +17,13 @@ pub const TOPOLOGY_NAME: &str = "grove.io/topology-name";
 pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
 /// Value of [`MNNVL_GROUP`] that opts out.
 pub const MNNVL_GROUP_NONE: &str = "none";
-/// Older spelling of the MNNVL switch: `enabled` or `disabled`.
+/// Older spelling of the MNNVL switch, on the same objects: [`AUTO_MNNVL_ENABLED`] puts cliques into a group
+/// without a name, [`AUTO_MNNVL_DISABLED`] opts out. [`MNNVL_GROUP`] of the same object counts more.
 pub const AUTO_MNNVL: &str = "grove.io/auto-mnnvl";
+/// Value of [`AUTO_MNNVL`].
+pub const AUTO_MNNVL_ENABLED: &str = "enabled";
+/// Value of [`AUTO_MNNVL`].
+pub const AUTO_MNNVL_DISABLED: &str = "disabled";
 /// On a PodCliqueSet or clique template: the Volcano queue.
 pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
 /// On a PodGang: which of its labels and annotations came from the set, as JSON. Only those are removed

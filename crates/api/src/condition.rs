@@ -88,6 +88,21 @@ pub mod pod_clique_set {
     pub const NO_SCHEDULER_LIMITS: &str = "NoLimits";
     /// The scheduler's objects say what the gangs say again.
     pub const SCHEDULER_OBJECTS_IN_SYNC: &str = "SchedulerObjectsInSync";
+
+    /// Whether the claims that the set shares can be made (True is good). Only there once they could not.
+    pub const RESOURCE_CLAIMS_READY: &str = "ResourceClaimsReady";
+    /// They can be made again.
+    pub const RESOURCE_CLAIMS_AVAILABLE: &str = "ResourceClaimsAvailable";
+    /// A template beside the set is missing.
+    pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
+    /// Whether the ComputeDomains of the set can be made (True is good). Only there once they could not.
+    pub const COMPUTE_DOMAINS_READY: &str = "ComputeDomainsReady";
+    /// They can be made again.
+    pub const COMPUTE_DOMAINS_AVAILABLE: &str = "ComputeDomainsAvailable";
+    /// The cluster does not serve the kind.
+    pub const API_NOT_SERVED: &str = "ApiNotServed";
+    /// The operator may not see the kind.
+    pub const API_FORBIDDEN: &str = "ApiForbidden";
 }
 
 /// Condition and reason shared by PodClique and PodCliqueScalingGroup.

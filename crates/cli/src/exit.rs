@@ -17,10 +17,12 @@ pub(crate) enum Exit {
     NoBackend = 5,
     /// The command line made sense, but the work could not be done.
     Failed = 6,
+    /// The cluster lacks what MNNVL support needs.
+    NoMnnvl = 7,
 }
 
-/// The table shown by `--help`. Codes 3 and 7 are for parts of the operator that do not exist yet; they
-/// are listed so that nobody gives them another meaning.
+/// The table shown by `--help`. Code 3 is for a part of the operator that does not exist yet; it is listed
+/// so that nobody gives it another meaning.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success

@@ -135,6 +135,7 @@ async fn serve(
         ended = operator => ended.map_err(|error| {
             let exit = match &error {
                 OperatorError::Serve(_) | OperatorError::CertProvisionMode(_) => Exit::NoConnection,
+                OperatorError::Preflight(_) => Exit::NoMnnvl,
                 OperatorError::Backend(_) => Exit::NoBackend,
                 OperatorError::InstallCrds(_) | OperatorError::Process(_) => Exit::Failed,
             };

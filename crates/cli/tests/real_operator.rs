@@ -49,6 +49,20 @@ fn the_operator_serves_from_start_to_sigterm() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
+fn an_operator_without_what_mnnvl_needs_says_so_and_ends() {
+    let options = Options { parts: Parts::ApiServer, ..Options::default() };
+    let cluster = Cluster::start(options).unwrap();
+    let config = configuration(&cluster, false);
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}network: {{autoMNNVLEnabled: true}}\n")).unwrap();
+    let mut operator = Operator::start(&cluster, &config);
+
+    operator.says("MNNVL preflight check failed");
+    assert_eq!(operator.child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
 fn backends_are_compared_as_the_cluster_is() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();

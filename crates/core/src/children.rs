@@ -24,8 +24,11 @@ use crate::{
 
 mod access;
 mod autoscaler;
+mod claim_reference;
+pub mod compute_domains;
 pub(crate) mod environment;
 pub mod owner;
+pub mod resource_claims;
 mod service;
 
 pub use access::{role, role_binding, service_account, token_secret};

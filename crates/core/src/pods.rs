@@ -5,6 +5,8 @@
 //! writes before they ask again, so counting what exists is enough; there is no memory between calls.
 //! The order of the pods in the input makes no difference to any answer.
 
+use std::collections::BTreeSet;
+
 use grove_api::names;
 use jiff::Timestamp;
 
@@ -85,6 +87,16 @@ impl ObservedPod {
     fn is_active(&self) -> bool {
         !self.deleting && !matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
+}
+
+/// The indices whose claims are kept: those of the wanted pods, and those of pods that are still there. A
+/// pod that stays when others go may have any index.
+pub fn claimed_indices<'a>(
+    wanted: u32,
+    pods: impl IntoIterator<Item = &'a ObservedPod>,
+) -> BTreeSet<u32> {
+    let staying = pods.into_iter().filter(|pod| pod.is_active());
+    (0..wanted).chain(staying.filter_map(|pod| pod.index)).collect()
 }
 
 /// The index that a hostname of a pod of this PodClique stands for.

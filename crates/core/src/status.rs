@@ -15,11 +15,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 mod clique;
 pub(crate) mod condition;
+mod resources;
 mod scaling_group;
 mod set;
 mod urgency;
 
 pub use clique::{CliqueFacts, pod_clique};
+pub use resources::{ResourceState, resources};
 pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};
 pub use set::{Number, SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};

@@ -18,10 +18,11 @@ use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Uid};
-use grove_runtime::view::{Labels, View};
+use grove_runtime::view::{Labels, Meta, View};
 use grove_runtime::write::{Verb, Write};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::events;
 use crate::objects::{Object, Pod, Set};
 use crate::plan::act;
@@ -56,9 +57,10 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
     queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
     let of_set = world.clone();
-    queue.follow(&world.sets, ChildChange, set_facts, move |set| {
-        keys(of_set.cliques.of(&set.meta.key))
-    });
+    let in_set = move |set: &Set| keys(of_set.cliques.of(&set.meta.key));
+    queue.follow(&world.sets, ChildChange, set_facts, in_set.clone());
+    let owner = |meta: &Meta| claims::clique_of_claim(meta).into_iter().collect();
+    world.claims.wake(&queue, &world.sets, owner, in_set);
     let of_turn = world.clone();
     queue.follow(&world.sets, UserChange, turn_facts, move |set| {
         keys(match update::whose_turn(&set.object) {
@@ -100,7 +102,11 @@ pub(crate) async fn reconcile(
     if lives || !acted.failed.is_empty() {
         events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
     }
-    match acted.error(code_of, attempt.failures).or(problem) {
+    let failed = acted.error(code_of, attempt.failures).or(problem);
+    let known = observed.clique.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&observed.clique, failed.as_ref(), known.unwrap_or_default());
+    events::tell(&recorder, told);
+    match failed {
         None if !plan.is_empty() => Ok(None),
         None => {
             let generation = observed.clique.object.metadata.generation;
@@ -163,6 +169,10 @@ async fn write_status(
 /// The code under which the failure of a write is reported.
 fn code_of(write: &Write) -> ErrorCode {
     match &write.verb {
+        Verb::Delete { .. } if write.resource == RESOURCE_CLAIMS => {
+            ErrorCode::DeletePclqResourceClaim
+        }
+        _ if write.resource == RESOURCE_CLAIMS => ErrorCode::SyncPclqResourceClaim,
         Verb::Create { .. } => ErrorCode::CreatePod,
         Verb::Delete { .. } => ErrorCode::DeletePod,
         Verb::Json { .. } => ErrorCode::RemovePodSchedulingGate,

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use grove_api::condition::{Condition, FALSE, min_available::BREACHED};
+use grove_api::error_code::{ErrorCode, LastError};
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::pod_clique_set::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use grove_core::admission::DEFAULT_TERMINATION_DELAY;
@@ -19,6 +21,7 @@ use jiff::Timestamp;
 
 use crate::objects::Object;
 use crate::plan::Acted;
+use crate::reconcile::ReconcileError;
 use crate::world::PODS;
 
 /// Names beyond this many are only counted.
@@ -65,6 +68,19 @@ pub(crate) fn telling(write: &Write) -> Option<Telling> {
         (
             told("PodGangCreateOrUpdateSuccessful", "PodGangCreateOrUpdateFailed", "CreatePodGang"),
             told("PodGangDeleteSuccessful", "PodGangDeleteFailed", "DeletePodGang"),
+        )
+    } else if *kind == Resource::of::<ComputeDomain>() {
+        (
+            told(
+                "ComputeDomainCreateSuccessful",
+                "ComputeDomainCreateFailed",
+                "CreateComputeDomain",
+            ),
+            told(
+                "ComputeDomainDeleteSuccessful",
+                "ComputeDomainDeleteFailed",
+                "DeleteComputeDomain",
+            ),
         )
     } else {
         return None;
@@ -246,6 +262,28 @@ pub(crate) fn update_steps(
     told
 }
 
+/// A claim cannot be made before somebody does something, told once: `known` are the errors that the object
+/// reports already.
+pub(crate) fn claims_missing<K>(
+    object: &Object<K>,
+    error: Option<&ReconcileError>,
+    known: &[LastError],
+) -> Option<Occurrence>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    const CODES: [ErrorCode; 3] = [
+        ErrorCode::SyncPcsResourceClaim,
+        ErrorCode::SyncPcsgResourceClaim,
+        ErrorCode::SyncPclqResourceClaim,
+    ];
+    let error = error.filter(|error| CODES.contains(error.code()))?;
+    let message = error.lasting()?;
+    let is_known = known.iter().any(|known| known.description.contains(message));
+    let (reason, action) = ("ResourceClaimCreateFailed", "CreateResourceClaim");
+    (!is_known).then(|| occurrence(object, Severity::Warning, reason, action, message.to_owned()))
+}
+
 /// Replicas of a group were deleted, told about its set.
 pub(crate) fn group_replicas_deleted(
     set: &Object<PodCliqueSet>,
@@ -361,5 +399,20 @@ mod tests {
         assert_eq!((lost.about.kind.as_str(), lost.about.name.as_str()), ("PodClique", "a"));
         assert_eq!(lost.about.api_version, "grove.io/v1alpha1");
         assert_eq!(occurrences(&clique(), &Acted::default(), telling), []);
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_made_is_told_once() {
+        let missing = ReconcileError::rule(ErrorCode::SyncPclqResourceClaim, "no template");
+        let told = claims_missing(&clique(), Some(&missing), &[]).unwrap();
+        assert_eq!(
+            (told.reason, told.message.as_str()),
+            ("ResourceClaimCreateFailed", "no template")
+        );
+        let known = missing.report(jiff::Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(claims_missing(&clique(), Some(&missing), &[known]), None);
+        let other = ReconcileError::rule(ErrorCode::CreatePod, "no pod");
+        assert_eq!(claims_missing(&clique(), Some(&other), &[]), None);
+        assert_eq!(claims_missing(&clique(), None, &[]), None);
     }
 }

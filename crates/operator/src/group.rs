@@ -21,6 +21,7 @@ use grove_runtime::write::{Verb, Write};
 
 use self::decide::Decision;
 use self::observe::Observed;
+use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::events;
 use crate::objects::{Object, Set};
 use crate::plan::act;
@@ -42,7 +43,9 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let of_set = move |set: &Set| {
         groups.of(&set.meta.key).iter().map(|group| group.meta.key.clone()).collect()
     };
-    queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set);
+    queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set.clone());
+    let owner = |meta: &Meta| claims::group_of_claim(meta).into_iter().collect();
+    world.claims.wake(&queue, &world.sets, owner, of_set);
     // Only an update that has come to the replica of a group concerns the group.
     let groups = world.groups.clone();
     let whose_turn = |set: &Set| update::whose_turn(&set.object);
@@ -71,6 +74,9 @@ pub(crate) async fn reconcile(
         events::tell(&recorder, told);
     }
     let failed = acted.error(code_of, attempt.failures).or(refused);
+    let known = seen.group.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&seen.group, failed.as_ref(), known.unwrap_or_default());
+    events::tell(&recorder, told);
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let outcome = match &failed {
         // Nothing that a user could act on.
@@ -89,6 +95,9 @@ pub(crate) async fn reconcile(
 
 /// What a failed write is reported as.
 fn code_of(write: &Write) -> ErrorCode {
+    if write.resource == RESOURCE_CLAIMS {
+        return ErrorCode::SyncPcsgResourceClaim;
+    }
     if write.resource != Resource::of::<PodClique>() {
         return ErrorCode::SyncPodCliqueScalingGroup;
     }

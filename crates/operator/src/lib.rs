@@ -11,8 +11,11 @@
 
 #![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
 
+mod api;
+mod claims;
 mod clique;
 mod coalesce;
+mod compute_domains;
 mod converge;
 mod crds;
 mod events;
@@ -29,5 +32,6 @@ mod set;
 mod webhooks;
 mod world;
 
+pub use compute_domains::PreflightError;
 pub use options::{Identity, Options, WebhookAddress};
 pub use run::{OperatorError, run};

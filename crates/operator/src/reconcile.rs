@@ -196,6 +196,16 @@ impl ReconcileError {
         Self { message, to_report, ..Self::failed(code, error) }
     }
 
+    /// What it is reported under.
+    pub(crate) fn code(&self) -> &ErrorCode {
+        &self.code
+    }
+
+    /// What a user has to know, if anything.
+    pub(crate) fn lasting(&self) -> Option<&str> {
+        self.to_report.then_some(self.message.as_str())
+    }
+
     /// The entry of `status.lastErrors`, for failures that a user has to know about.
     pub(crate) fn report(&self, now: Timestamp) -> Option<LastError> {
         self.to_report.then(|| LastError {

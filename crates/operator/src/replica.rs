@@ -9,6 +9,7 @@ mod termination;
 use std::fmt;
 
 use grove_api::error_code::ErrorCode;
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::termination::{clique_breached_since, group_breached_since, in_progress_since};
 use grove_runtime::controller::{Attempt, Due};
@@ -17,12 +18,14 @@ use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Store;
 use grove_runtime::view::{Meta, View};
-use grove_runtime::write::Write;
+use grove_runtime::write::{Verb, Write};
 
 use self::decide::Decision;
+use crate::claims::{self, RESOURCE_CLAIMS};
+use crate::compute_domains;
 use crate::events;
 use crate::objects::{Object, Pod, Raw, Set};
-use crate::plan::act;
+use crate::plan::{Plan, act};
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{AUTOSCALERS, SERVICES, World, replica_of, set_of};
 
@@ -49,10 +52,7 @@ fn key_of(meta: &Meta) -> Vec<ReplicaKey> {
 pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     let queue = Queue::new(env.clock.clone());
     // Gangs that are under way come up before others are begun.
-    queue.follow(&world.sets, Priority::Beginning, set_projection, |set| {
-        let replicas = u32::try_from(set.object.spec.replicas).unwrap_or_default();
-        (0..replicas).map(|index| ReplicaKey { set: set.meta.key.clone(), index }).collect()
-    });
+    queue.follow(&world.sets, Priority::Beginning, set_projection, replicas_of);
     let child = Priority::ChildChange;
     queue.follow(&world.cliques.store, child, object_projection::<PodClique>, |one| {
         key_of(&one.meta)
@@ -76,6 +76,15 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     for store in [&world.services.store, &world.autoscalers.store] {
         follow_raw(&queue, store);
     }
+    if let Some(domains) = &world.compute_domains {
+        let facts = |one: &Object<ComputeDomain>| {
+            let finalizers = one.object.metadata.finalizers.clone();
+            (one.meta.uid.clone(), one.meta.deleting, one.meta.labels.clone(), finalizers)
+        };
+        queue.follow(&domains.store, child, facts, |one| key_of(&one.meta));
+    }
+    let owner = |meta: &Meta| claims::set_of_claim(meta).map_or_else(Vec::new, |_| key_of(meta));
+    world.claims.wake(&queue, &world.sets, owner, replicas_of);
     queue.follow(
         &world.pods,
         child,
@@ -83,6 +92,11 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
         |pod| key_of(pod.meta()),
     );
     queue
+}
+
+fn replicas_of(set: &Set) -> Vec<ReplicaKey> {
+    let replicas = u32::try_from(set.object.spec.replicas).unwrap_or_default();
+    (0..replicas).map(|index| ReplicaKey { set: set.meta.key.clone(), index }).collect()
 }
 
 fn set_projection(set: &Set) -> impl PartialEq + use<> {
@@ -122,7 +136,9 @@ pub(crate) async fn reconcile(
 }
 
 async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Due, ReconcileError> {
-    let Some(seen) = observe::observe(&context.world, &attempt.key) else { return Ok(None) };
+    let Some(seen) = observe::observe(&context.world, &attempt.key) else {
+        return let_go(context, attempt).await.map(|()| None);
+    };
     let now = context.env.clock.wall();
     let Decision { plan, refused, terminates, deadline } =
         decide::decide(&seen, &context.backends, now);
@@ -135,7 +151,19 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
         events::tell(&recorder, told);
     }
     let failed = acted.error(code, attempt.failures).or(refused);
+    let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&seen.set, failed.as_ref(), known.unwrap_or_default());
+    events::tell(&recorder, told);
     failed.map_or_else(|| Ok(context.earlier(None, deadline)), Err)
+}
+
+/// What is left of a replica without a set: ComputeDomains that wait for us.
+async fn let_go(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<(), ReconcileError> {
+    let domains = compute_domains::observe(&context.world, &attempt.key);
+    let mut plan = Plan::default();
+    plan.step(domains.iter().flat_map(compute_domains::let_go));
+    let acted = act(&plan, &context.writer, &attempt.fence).await;
+    acted.error(code, attempt.failures).map_or(Ok(()), Err)
 }
 
 fn code(write: &Write) -> ErrorCode {
@@ -148,6 +176,13 @@ fn code(write: &Write) -> ErrorCode {
         ErrorCode::SyncPodCliqueScalingGroup
     } else if *resource == AUTOSCALERS {
         ErrorCode::SyncHpa
+    } else if *resource == RESOURCE_CLAIMS {
+        ErrorCode::SyncPcsResourceClaim
+    } else if *resource == Resource::of::<ComputeDomain>() {
+        match write.verb {
+            Verb::Delete { .. } => ErrorCode::DeleteComputeDomain,
+            _ => ErrorCode::SyncComputeDomain,
+        }
     } else {
         debug_assert_eq!(*resource, SERVICES);
         ErrorCode::SyncPodCliqueSetService

@@ -9,6 +9,8 @@ use grove_api::config::{CertProvisionMode, Endpoint, OperatorConfiguration};
 use grove_api::duration::GoDuration;
 use grove_api::labels;
 use grove_backends::{Registry, RegistryError};
+use grove_core::children::{compute_domains as domains, resource_claims};
+use grove_core::layout::Layout;
 use grove_runtime::backoff::Backoff;
 use grove_runtime::cache::Caches;
 use grove_runtime::certificates::ServingCertificate;
@@ -23,16 +25,18 @@ use grove_runtime::health;
 use grove_runtime::lease::{Elector, Leadership, LeaseConfig};
 use grove_runtime::process::{Env, Process, ProcessError, Stage};
 use grove_runtime::profiling;
-use grove_runtime::queue::{Key, Queue};
+use grove_runtime::queue::{Key, Priority, Queue};
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::serve::{ServeConfig, ServeError, Server};
 use grove_runtime::write::{WriteError, Writer};
 use kube::Client;
 
 use crate::coalesce::{Coalesce, Pace};
+use crate::compute_domains::{self, PreflightError};
 use crate::options::{Options, WebhookAddress};
 use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
+use crate::replica::ReplicaKey;
 use crate::world::World;
 use crate::{clique, crds, gang, group, replica, set, webhooks};
 
@@ -55,6 +59,9 @@ pub enum OperatorError {
          its certificate) or \"manual\" (certificate files are mounted)"
     )]
     CertProvisionMode(String),
+    /// The cluster lacks what MNNVL support needs.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
     /// A scheduler that the operator cannot work with.
     #[error(transparent)]
     Backend(#[from] RegistryError),
@@ -69,6 +76,10 @@ pub enum OperatorError {
 /// Runs the operator until `env.shutdown`.
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
+    let mnnvl = configuration.network.auto_mnnvl_enabled;
+    if mnnvl {
+        compute_domains::preflight(&client).await?;
+    }
     let backends = Registry::new(&configuration.scheduler)?;
     backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
@@ -82,7 +93,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
-    let world = World::start(&mut caches, &backends);
+    let world = World::start(&mut caches, &backends, mnnvl);
     let mut registrations = vec![DEFAULTING, VALIDATING];
     if configuration.authorizer.enabled {
         registrations.push(AUTHORIZER);
@@ -265,25 +276,29 @@ impl Parts<'_> {
             concurrency.pod_clique_set,
             |context, attempt| Box::pin(async move { set::reconcile(&context, attempt).await }),
         );
-        let queue = replica::queue(&context.world, self.env);
+        let replicas = replica::queue(&context.world, self.env);
         start.controller(
             "podcliqueset-replica-controller",
-            queue,
+            replicas.clone(),
             concurrency.pod_clique_set,
             |context, attempt| Box::pin(async move { replica::reconcile(&context, attempt).await }),
         );
-        let queue = group::queue(&context.world, self.env);
-        let groups = concurrency.pod_clique_scaling_group;
-        start.controller("podcliquescalinggroup-controller", queue, groups, |context, attempt| {
-            Box::pin(async move { group::reconcile(&context, attempt).await })
-        });
-        let queue = clique::queue(&context.world, self.env);
+        let groups = group::queue(&context.world, self.env);
+        start.controller(
+            "podcliquescalinggroup-controller",
+            groups.clone(),
+            concurrency.pod_clique_scaling_group,
+            |context, attempt| Box::pin(async move { group::reconcile(&context, attempt).await }),
+        );
+        let cliques = clique::queue(&context.world, self.env);
         start.controller(
             "podclique-controller",
-            queue,
+            cliques.clone(),
             concurrency.pod_clique,
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
+        let queues = Queues { sets: sets.clone(), replicas, groups, cliques };
+        queues.follow_apis(&context.world, &stage);
         let queue = gang::queue(&context.world, self.env);
         gang::follow_installations(&context.world, &sets, &queue, &stage);
         start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
@@ -314,6 +329,49 @@ impl Parts<'_> {
             futures::future::select(std::pin::pin!(shutdown.requested()), std::pin::pin!(register))
                 .await;
         });
+    }
+}
+
+/// The queues of everything that belongs to a set, gangs aside.
+#[derive(Clone)]
+struct Queues {
+    sets: Queue<ObjectKey>,
+    replicas: Queue<ReplicaKey>,
+    groups: Queue<ObjectKey>,
+    cliques: Queue<ObjectKey>,
+}
+
+impl Queues {
+    /// Looks at all parts of the sets that use an API again when the cluster begins or ceases to have it.
+    fn follow_apis(&self, world: &World, stage: &Stage) {
+        let (all, queues) = (world.clone(), self.clone());
+        world.claims.follow_api(stage, move || {
+            queues.want_sets(&all, |layout| resource_claims::is_used(layout.template()));
+        });
+        let (all, queues) = (world.clone(), self.clone());
+        let changed = move || queues.want_sets(&all, domains::is_used);
+        compute_domains::follow_api(world, stage, changed);
+    }
+
+    fn want_sets(&self, world: &World, which: impl Fn(&Layout<'_>) -> bool) {
+        let priority = Priority::Beginning;
+        for set in world.sets.all() {
+            let layout = Layout::of(&set.object);
+            if !which(&layout) {
+                continue;
+            }
+            let key = &set.meta.key;
+            self.sets.want(key.clone(), priority);
+            for index in 0..layout.replicas() {
+                self.replicas.want(ReplicaKey { set: key.clone(), index }, priority);
+            }
+            for group in world.groups.of(key) {
+                self.groups.want(group.meta.key.clone(), priority);
+            }
+            for clique in world.cliques.of(key) {
+                self.cliques.want(clique.meta.key.clone(), priority);
+            }
+        }
     }
 }
 

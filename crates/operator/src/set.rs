@@ -6,9 +6,11 @@ mod observe;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_core::layout::Layout;
 use grove_core::revision;
-use grove_core::status::{Outcome, SchedulerState};
+use grove_core::status::{Outcome, ResourceState, SchedulerState};
 use grove_core::update::is_paused;
+use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -17,6 +19,8 @@ use grove_runtime::view::{Meta, MetaView};
 use grove_runtime::write::Write;
 
 use self::observe::Children;
+use crate::claims::{self, RESOURCE_CLAIMS};
+use crate::compute_domains;
 use crate::events;
 use crate::objects::{Object, Revision, Set};
 use crate::plan::act;
@@ -48,6 +52,8 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         |one: &Object<PodCliqueScalingGroup>| (one.meta.deleting, one.object.status.clone()),
         |one| key_of(&one.meta),
     );
+    let owner = |meta: &Meta| claims::set_of_claim(meta).into_iter().collect();
+    world.claims.wake(&queue, &world.sets, owner, |set| vec![set.meta.key.clone()]);
     for store in [&world.service_accounts, &world.roles, &world.role_bindings, &world.secrets] {
         let projection = |one: &MetaView| {
             (one.metadata.uid.clone(), one.metadata.deleting, one.metadata.labels.clone())
@@ -83,14 +89,17 @@ pub(crate) async fn reconcile(
         context.pace_of_sets.forget(&attempt.key);
         return Ok(None);
     };
-    let plan = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
+    let (plan, refused) = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
     let mut acted = act(&plan, &context.writer, &attempt.fence).await;
     // A role that somebody made before us is as good as ours.
     acted.failed.retain(|(write, error)| {
         !(error.is_already_exists() && [ROLES, ROLE_BINDINGS].contains(&write.resource))
     });
-    let failed = acted.error(code, attempt.failures);
+    let failed = acted.error(code, attempt.failures).or(refused);
     let now = context.env.clock.wall();
+    let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&seen.set, failed.as_ref(), known.unwrap_or_default());
+    events::tell(&context.events.component("podcliqueset-controller"), told);
     let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of(&attempt.key));
     let outcome = match &failed {
@@ -107,7 +116,9 @@ pub(crate) async fn reconcile(
     // Everything waits for the next step of an update, which is cheap to see.
     let one = |replica| observe::of_replica(&context.world, &attempt.key, replica);
     if let Some(due) = now_or_later.filter(|_| !decide::update_is_due(&seen, one)) {
-        return failed.map_or(Ok(Some(due)), Err);
+        // What is not tried again still has to be reported.
+        let retried = failed.filter(|error| error.class() != Class::Invalid);
+        return retried.map_or(Ok(Some(due)), Err);
     }
     let children = observe::children(&context.world, &attempt.key);
     let problem = context.problems.with_scheduler(&attempt.key);
@@ -116,7 +127,14 @@ pub(crate) async fn reconcile(
         problem: problem.as_ref().map(BackendProblem::told),
         limit: limit.as_ref().map(BackendProblem::told),
     };
-    if let Some((write, told)) = decide::status(&seen, &children, outcome, scheduler, now) {
+    let claims = context.world.claims.problem(&seen.set.object);
+    let domains = compute_domains::problem(&context.world, &Layout::of(&seen.set.object));
+    let resources = ResourceState {
+        claims: claims.as_ref().map(|(reason, message)| (*reason, message.as_str())),
+        domains: domains.as_ref().map(|(reason, message)| (*reason, message.as_str())),
+    };
+    let status = decide::status(&seen, &children, outcome, scheduler, resources, now);
+    if let Some((write, told)) = status {
         let written = context.writer.execute(&attempt.fence, &write).await;
         written.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
         events::tell(&context.events.component("podcliqueset-controller"), told);
@@ -152,6 +170,8 @@ fn code(write: &Write) -> ErrorCode {
         ErrorCode::CreateSecret
     } else if *resource == REVISIONS {
         ErrorCode::SyncControllerRevision
+    } else if *resource == RESOURCE_CLAIMS {
+        ErrorCode::SyncPcsResourceClaim
     } else if *resource == Resource::of::<PodCliqueSet>() {
         ErrorCode::UpdatePcsStatus
     } else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
 use grove_backends::{Cached, Registry};
 use grove_runtime::cache::{CacheBuilder, Caches};
@@ -11,6 +12,7 @@ use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
 
+use crate::claims;
 use crate::objects::{Object, Pod, Raw, Revision, Set};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
@@ -54,6 +56,10 @@ pub(crate) struct World {
     pub(crate) revisions: BySet<Revision>,
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: Cached,
+    /// ResourceClaims and their templates.
+    pub(crate) claims: claims::Cached,
+    /// Only when the operator was told to care for them.
+    pub(crate) compute_domains: Option<BySet<Object<ComputeDomain>>>,
 }
 
 /// A cache of managed objects that knows which set, and which replica of it, each belongs to.
@@ -109,7 +115,7 @@ fn group_of(meta: &Meta) -> Option<ObjectKey> {
 }
 
 /// Name of the controlling owner, if it is of this kind.
-fn owner_of<'m>(meta: &'m Meta, kind: &str) -> Option<&'m str> {
+pub(crate) fn owner_of<'m>(meta: &'m Meta, kind: &str) -> Option<&'m str> {
     let owner = meta.controller.as_ref().filter(|owner| *owner.kind == *kind)?;
     Some(&owner.name)
 }
@@ -135,13 +141,18 @@ fn index_by_set<T: View>(declared: &mut CacheBuilder<T>) -> (Index, Index) {
     (by_set, by_replica)
 }
 
-fn managed(resource: Resource) -> Selection {
+pub(crate) fn managed(resource: Resource) -> Selection {
     let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE);
     Selection::all(resource).labels(&selector)
 }
 
 fn by_set<T: View>(caches: &mut Caches, selection: Selection) -> BySet<T> {
-    let mut declared = caches.declare::<T>(selection);
+    let declared = caches.declare::<T>(selection);
+    indexed(caches, declared)
+}
+
+/// Starts a cache that knows which set and replica each object belongs to.
+pub(crate) fn indexed<T: View>(caches: &mut Caches, mut declared: CacheBuilder<T>) -> BySet<T> {
     let (set, replica) = index_by_set(&mut declared);
     BySet { store: caches.start(declared), set, replica }
 }
@@ -152,8 +163,8 @@ fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
 }
 
 impl World {
-    /// Starts all caches.
-    pub(crate) fn start(caches: &mut Caches, backends: &Registry) -> Self {
+    /// Starts all caches; that of ComputeDomains only with `mnnvl`.
+    pub(crate) fn start(caches: &mut Caches, backends: &Registry, mnnvl: bool) -> Self {
         let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
         let sets = caches.start(declared);
         // Of our own kinds everything is seen, labelled or not: a label can be put back only on what is
@@ -176,7 +187,13 @@ impl World {
         let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
         let pods_by_clique = pods.index(|pod| pod.clique().map(ToString::to_string));
+        let compute_domains = mnnvl.then(|| {
+            let declared = caches.declare(managed(Resource::of::<ComputeDomain>())).optional();
+            indexed(caches, declared)
+        });
         Self {
+            claims: claims::Cached::start(caches, &sets),
+            compute_domains,
             sets,
             cliques,
             cliques_by_group,

@@ -13,11 +13,12 @@
 
 mod support;
 
+use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{PODS, SETS};
-use support::mirror::Mirror;
-use support::sets::{clique, group, set};
-use support::{Setup, World};
+use support::kinds::{CLAIM_TEMPLATES, PODS, SETS};
+use support::mirror::{Mirror, send};
+use support::sets::{self, clique, group, set};
+use support::{Setup, World, devices};
 use xtask::cluster::Kube;
 
 /// A frontend next to two copies of a group of workers.
@@ -54,6 +55,15 @@ fn everything() -> Value {
     set
 }
 
+/// Claims of the set, its groups and its cliques.
+async fn sharing(mirror: &Mirror, namespace: &str) -> Value {
+    devices::install(mirror.client()).await;
+    let templates = CLAIM_TEMPLATES.in_namespace(namespace);
+    let template = devices::template("beside");
+    send(mirror.client(), Method::POST, &templates, &template).await.unwrap();
+    sets::sharing("share")
+}
+
 /// The objects of a namespace, one after the other.
 async fn objects(mirror: &Mirror, namespace: &str, set: &Value, pods: usize) -> String {
     let here = mirror.namespace(namespace);
@@ -72,14 +82,16 @@ async fn the_documented_examples_are_what_they_were() {
     let world = World::full(Kube::default());
     let operator = world.operator(Setup::default()).await;
     let mirror = world.mirror().await;
-    for namespace in ["team-a", "team-b"] {
+    for namespace in ["team-a", "team-b", "team-c"] {
         mirror.new_namespace(namespace).await;
     }
 
+    let sharing = sharing(&mirror, "team-c").await;
     let goldens = [
         ("simple1", objects(&mirror, "default", &simple1(), 11).await),
         ("demo", objects(&mirror, "team-a", &demo(), 9).await),
         ("every", objects(&mirror, "team-b", &everything(), 11).await),
+        ("share", objects(&mirror, "team-c", &sharing, 5).await),
     ];
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("goldens");

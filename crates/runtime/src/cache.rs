@@ -27,6 +27,7 @@ pub struct CacheBuilder<T> {
     selection: Selection,
     store: StoreBuilder<T>,
     optional: bool,
+    on_demand: bool,
 }
 
 impl<T: View> CacheBuilder<T> {
@@ -40,6 +41,12 @@ impl<T: View> CacheBuilder<T> {
     #[must_use]
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+
+    /// Not everybody needs the kind: the cache is empty, and costs nothing, until [`Store::demand`].
+    #[must_use]
+    pub fn on_demand(self) -> Self {
+        Self { on_demand: true, ..self }
     }
 }
 
@@ -64,7 +71,7 @@ impl Caches {
     /// Declares the cache of a selection.
     pub fn declare<T: View>(&self, selection: Selection) -> CacheBuilder<T> {
         let store = StoreBuilder::new(selection.resource.clone(), self.env.metrics.clone());
-        CacheBuilder { selection, store, optional: false }
+        CacheBuilder { selection, store, optional: false, on_demand: false }
     }
 
     /// Starts to fill a declared cache.
@@ -86,6 +93,7 @@ impl Caches {
             config: self.config,
             store: store.clone(),
             optional: declared.optional,
+            on_demand: declared.on_demand,
             readiness: self.env.readiness.part(format!("cache {resource}")),
         };
         self.stage.spawn(|shutdown| async move {

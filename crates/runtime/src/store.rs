@@ -86,6 +86,7 @@ impl<T: View> StoreBuilder<T> {
             synced: watch::channel(false).0,
             trouble: watch::channel(None).0,
             resync: Notify::new(),
+            demand: Notify::new(),
         }))
     }
 }
@@ -157,6 +158,7 @@ struct Shared<T> {
     synced: watch::Sender<bool>,
     trouble: watch::Sender<Option<Trouble>>,
     resync: Notify,
+    demand: Notify,
 }
 
 /// The cache of one kind; clones share it.
@@ -216,6 +218,27 @@ impl<T: View> Store<T> {
     /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         *self.0.synced.borrow()
+    }
+
+    /// Somebody needs the kind: a cache that is only filled on demand is from now on.
+    pub fn demand(&self) {
+        self.0.demand.notify_one();
+    }
+
+    /// Waits for [`Store::demand`].
+    pub(crate) async fn demanded(&self) {
+        self.0.demand.notified().await;
+    }
+
+    /// Whether the store shows what the server has: not before the watch has begun, nor while the server
+    /// does not serve the kind.
+    pub fn is_listed(&self) -> bool {
+        self.observed() > 0
+    }
+
+    /// Calls `then` once [`Store::is_listed`], at once if it is.
+    pub fn when_listed(&self, then: impl FnOnce() + Send + 'static) {
+        self.when_observed(1, then);
     }
 
     /// Calls `listener` for everything that is in the store now, and for every change from now on.

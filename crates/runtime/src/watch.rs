@@ -217,12 +217,18 @@ pub(crate) struct Watcher<T> {
     pub(crate) store: Store<T>,
     /// Whether the API server may not serve the kind.
     pub(crate) optional: bool,
+    /// Whether nothing is asked for before [`Store::demand`].
+    pub(crate) on_demand: bool,
     pub(crate) readiness: Part,
 }
 
 impl<T: View> Watcher<T> {
     /// Runs until dropped.
     pub(crate) async fn run(mut self) {
+        if self.on_demand {
+            self.show_nothing();
+            self.store.demanded().await;
+        }
         let mut resume = Resume::List;
         let mut failures = 0;
         loop {
@@ -233,7 +239,7 @@ impl<T: View> Watcher<T> {
                     let absent = self.optional && error.code().is_some_and(Trouble::is_absence);
                     self.failed(&error, failures);
                     if absent {
-                        self.absent();
+                        self.show_nothing();
                         resume = Resume::List;
                     }
                     let backoff = if absent { Backoff::ABSENT } else { Backoff::WATCH };
@@ -258,8 +264,8 @@ impl<T: View> Watcher<T> {
         }
     }
 
-    /// A kind that is not served, or not to us, has no objects.
-    fn absent(&self) {
+    /// A kind that is not served, or not to us, or that nobody wants yet, has no objects.
+    fn show_nothing(&self) {
         self.store.replace(Vec::new(), &BTreeSet::new(), 0);
         self.readiness.ready();
     }

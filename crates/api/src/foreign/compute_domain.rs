@@ -1,5 +1,6 @@
 //! ComputeDomain of the NVIDIA driver for dynamic resources.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{resource::resource, unknown::Unknown};
@@ -19,8 +20,9 @@ resource! {
 }
 
 /// The wanted domain.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct ComputeDomainSpec {
     /// Number of nodes; 0 means that the domain follows its pods.
     pub num_nodes: i32,
@@ -29,27 +31,32 @@ pub struct ComputeDomainSpec {
     pub channel: Option<Channel>,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// How pods join a domain.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct Channel {
     /// The claim template that the driver creates for pods of the domain.
     pub resource_claim_template: ResourceClaimTemplateReference,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }
 
 /// Name of a ResourceClaimTemplate.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
 pub struct ResourceClaimTemplateReference {
     /// The name.
     pub name: String,
     /// Keys that this version does not know.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub unknown: Unknown,
 }

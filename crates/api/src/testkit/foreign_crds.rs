@@ -1,11 +1,11 @@
-//! CustomResourceDefinitions of other schedulers, for control planes on which they do not run.
+//! CustomResourceDefinitions of other projects, for control planes on which they do not run.
 //!
 //! Made from our narrow types, with the constraints of the real ones: an API server that has them refuses
 //! what the real one would refuse, and prunes what it would prune of the fields that we know.
 
 use serde_json::{Value, json};
 
-use crate::foreign::{kai, volcano};
+use crate::foreign::{compute_domain, kai, volcano};
 use crate::schema;
 
 /// PodGroup, Queue and Topology of KAI.
@@ -44,6 +44,18 @@ pub fn volcano() -> Vec<Value> {
         crd(names, "v1beta1", ("PodGroup", "podgroups"), "Namespaced", &group),
         crd(names, "v1beta1", ("Queue", "queues"), "Cluster", &anything()),
     ]
+}
+
+/// ComputeDomain of the NVIDIA driver for dynamic resources.
+pub fn compute_domain() -> Vec<Value> {
+    let mut domain = schema::of::<compute_domain::ComputeDomainSpec>();
+    // The driver's own default: what others add must not make us write again.
+    domain["properties"]["channel"]["properties"]["allocationMode"] =
+        json!({ "type": "string", "enum": ["All", "Single"], "default": "Single" });
+    domain["x-kubernetes-validations"] =
+        json!([{ "rule": "self == oldSelf", "message": "A computeDomain.spec is immutable" }]);
+    let kind = ("ComputeDomain", "computedomains");
+    vec![crd("resource.nvidia.com", "v1beta1", kind, "Namespaced", &domain)]
 }
 
 fn anything() -> Value {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    Gang, GateDecision, Hold, ObservedPod, Phase, balance, gates, index_of, is_scheduled,
+    Gang, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, gates, index_of,
+    is_scheduled,
     testkit::{any_pods, pod, running},
 };
 
@@ -192,6 +193,17 @@ fn base_gang_is_scheduled_when_every_member_has_its_minimum() {
 
         assert_eq!(is_scheduled(&gang.spec, scheduled), expected, "{a:?} {b:?}");
     }
+}
+
+#[test]
+fn claims_are_kept_for_wanted_pods_and_for_those_that_stay() {
+    let going = ObservedPod { deleting: true, ..pod("p4", 4) };
+    let ended = ObservedPod { phase: Phase::Failed, ..pod("p5", 5) };
+    let nameless = ObservedPod { index: None, ..pod("p6", 6) };
+    let pods = [pod("p3", 3), pod("p1", 1), going, ended, nameless];
+
+    assert_eq!(claimed_indices(2, &pods), BTreeSet::from([0, 1, 3]));
+    assert_eq!(claimed_indices(0, &[]), BTreeSet::new());
 }
 
 proptest! {

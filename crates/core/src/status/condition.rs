@@ -1,6 +1,6 @@
 //! Writing a condition so that its time says when the status last flipped.
 
-use grove_api::condition::Condition;
+use grove_api::condition::{Condition, FALSE, TRUE};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -36,6 +36,39 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, no
     condition.observed_generation = seen.generation;
 }
 
+/// A condition that objects have only once there was something to say: a reason and a message each.
+pub(crate) struct Trouble<'a> {
+    pub(crate) type_: &'a str,
+    /// What is wrong at the moment.
+    pub(crate) bad: Option<(&'a str, &'a str)>,
+    /// The status while something is.
+    pub(crate) when_bad: &'a str,
+    /// What is said when nothing is any more.
+    pub(crate) good: (&'a str, &'a str),
+}
+
+/// Says what is wrong, or that nothing is any more.
+pub(crate) fn observe_trouble(
+    conditions: &mut Vec<Condition>,
+    trouble: &Trouble<'_>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let type_ = trouble.type_;
+    let when_good = if trouble.when_bad == TRUE { FALSE } else { TRUE };
+    let (status, (reason, message)) = match trouble.bad {
+        Some(bad) => (trouble.when_bad, bad),
+        None if find(conditions, type_).is_some() => (when_good, trouble.good),
+        None => return,
+    };
+    let message = message.to_owned();
+    observe(
+        conditions,
+        Observation { type_, status, reason, message, generation, since: None },
+        now,
+    );
+}
+
 fn whole_seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
@@ -52,8 +85,6 @@ pub(crate) fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Co
 
 #[cfg(test)]
 mod tests {
-    use grove_api::condition::{FALSE, TRUE};
-
     use super::*;
 
     fn seen<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {

@@ -10,7 +10,7 @@ use grove_api::{
 };
 use jiff::Timestamp;
 
-use super::condition::{Observation, find, observe};
+use super::condition::{Trouble, observe_trouble};
 use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
 use crate::layout::Layout;
 use crate::{termination, update};
@@ -122,19 +122,12 @@ pub fn scheduler(
     let unlimited =
         (condition::NO_SCHEDULER_LIMITS, "The scheduler does all that the set asks for");
     let rows = [
-        (condition::SCHEDULER_BACKEND_READY, state.problem, FALSE, TRUE, in_sync),
-        (condition::SCHEDULER_LIMITS, state.limit, TRUE, FALSE, unlimited),
+        (condition::SCHEDULER_BACKEND_READY, state.problem, FALSE, in_sync),
+        (condition::SCHEDULER_LIMITS, state.limit, TRUE, unlimited),
     ];
-    for (type_, bad, when_bad, when_good, good) in rows {
-        let known = find(&status.conditions, type_).is_some();
-        let (value, (reason, message)) = match bad {
-            Some(bad) => (when_bad, bad),
-            None if known => (when_good, good),
-            None => continue,
-        };
-        let message = message.to_owned();
-        let seen = Observation { type_, status: value, reason, message, generation, since: None };
-        observe(&mut status.conditions, seen, now);
+    for (type_, bad, when_bad, good) in rows {
+        let trouble = Trouble { type_, bad, when_bad, good };
+        observe_trouble(&mut status.conditions, &trouble, generation, now);
     }
 }
 

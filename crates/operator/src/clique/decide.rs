@@ -5,8 +5,11 @@
 
 use std::sync::Arc;
 
+use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, finalizers, labels};
 use grove_backends::Preparation;
+use grove_core::children::owner;
+use grove_core::layout::Layout;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
 use grove_core::status::{self, CliqueFacts, Outcome};
 use grove_core::termination::clique_breached_since;
@@ -18,6 +21,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::observe::{Observed, Place};
+use crate::claims;
 use crate::coalesce::{Report, patience};
 use crate::converge;
 use crate::events;
@@ -61,6 +65,8 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
         problem = Some(error);
         Vec::new()
     });
+    let claims = claims(observed, place);
+    problem = problem.or(claims.problem);
     let name = &observed.clique.meta.key.name;
     let gates = pods::gates(name, &observed.pods, place.gang());
     let outdated = update::clique::outdated(&place.update(observed), &place.rollout());
@@ -79,8 +85,17 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
     let staying = observed.pods.iter().filter(|pod| !goes(pod));
     let labels = put_labels_back(observed, staying);
-    plan.step(creates.into_iter().chain(deletes).chain(lifts).chain(labels));
-    Decision { plan, problem, waits: gates.hold.is_some() }
+    plan.step(claims.writes.into_iter().chain(creates).chain(deletes).chain(lifts).chain(labels));
+    Decision { plan, problem, waits: gates.hold.is_some() || claims.waits }
+}
+
+fn claims(observed: &Observed, place: &Place) -> claims::Decision {
+    if observed.claims.is_empty() {
+        return claims::Decision::default();
+    }
+    let owner = owner::of_clique(&observed.clique.object);
+    let layout = Layout::of(&place.set.object);
+    claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPclqResourceClaim)
 }
 
 /// The status, if it differs from the stored one.
@@ -128,6 +143,7 @@ fn tear_down(observed: &Observed) -> Plan {
             let stored = observed.stored.get(&pod.name)?;
             Some(converge::delete_with_owner(PODS, stored.meta(), reason))
         }));
+        plan.step(claims::remove_with_owner(&observed.claims, &observed.clique.meta.uid));
     }
     plan.step(remove_finalizer(&observed.clique));
     plan
@@ -174,12 +190,19 @@ fn creates(
     if indices.is_empty() {
         return Ok(Vec::new());
     }
+    // A cluster without the API would run the pods without their claims.
+    if let Some(absence) = &observed.claims.absence
+        && !place.pod_claims.is_empty()
+    {
+        return Err(ReconcileError::rule(ErrorCode::SyncPclqResourceClaim, &absence.message));
+    }
     let preparation = setup.preparation.as_ref().map_err(Clone::clone)?;
     let context = pod_context(observed, place, setup.init_image);
     let rule = |error: BuildError| ReconcileError::rule(error.code(), error);
     let create = |&index: &u32| {
         let mut body = pods::draft(&context, index).map_err(rule)?;
         preparation.apply(&mut body);
+        place.pod_claims.add_to(index, &mut body);
         pods::finish(&context, index, &mut body).map_err(rule)?;
         Ok(Write {
             resource: PODS,

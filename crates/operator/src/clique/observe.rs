@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_core::children::resource_claims::{self, PodClaims};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::{self, ObservedPod};
 use grove_core::start_order::{self, Parent};
@@ -15,6 +16,7 @@ use grove_core::update::{self, Rollout};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::Meta;
 
+use crate::claims;
 use crate::objects::{Object, Pod, Set};
 use crate::world::{World, set_of};
 
@@ -27,6 +29,8 @@ pub(super) struct Observed {
     pub(super) stored: BTreeMap<String, Arc<Pod>>,
     /// Absent when no pods are wanted here.
     pub(super) place: Option<Place>,
+    /// The claims of the PodClique.
+    pub(super) claims: claims::Seen,
 }
 
 /// Where in its set a PodClique is.
@@ -40,6 +44,8 @@ pub(super) struct Place {
     pub(super) gang: Option<Arc<Object<PodGang>>>,
     /// For members of a scaled gang: whether the base gang has its minimum scheduled.
     pub(super) base_scheduled: Option<bool>,
+    /// The claims that its pods name.
+    pub(super) pod_claims: PodClaims,
 }
 
 impl Observed {
@@ -53,6 +59,7 @@ impl Observed {
             pods: pods.iter().map(|pod| pod.observed.clone()).collect(),
             stored: pods.into_iter().map(|pod| (pod.observed.name.clone(), pod)).collect(),
             place,
+            claims: claims::Seen::default(),
         }
     }
 }
@@ -88,7 +95,30 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
     let clique = world.cliques.store.get(key)?;
     let pods = world.pods_of(&clique.meta.uid);
     let place = place(world, &clique);
-    Some(Observed::new(clique, pods, place))
+    let claims = claims(world, &clique, place.as_ref(), &pods);
+    Some(Observed { claims, ..Observed::new(clique, pods, place) })
+}
+
+fn claims(
+    world: &World,
+    clique: &Object<PodClique>,
+    place: Option<&Place>,
+    pods: &[Arc<Pod>],
+) -> claims::Seen {
+    let set = place.map(|place| &place.set.object);
+    // Most sets share nothing.
+    let set = set.filter(|set| resource_claims::is_used(&set.spec.template));
+    let layout = set.map(Layout::of);
+    let object_labels = clique.object.metadata.labels.as_ref();
+    let found = layout.as_ref().zip(object_labels).and_then(|(layout, object_labels)| {
+        Some((layout, layout.find_clique(&clique.meta.key.name, object_labels)?))
+    });
+    let Some((layout, found)) = found else { return world.claims.left_of(&clique.meta.uid) };
+    let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+    let pods = pods.iter().map(|pod| &pod.observed);
+    let indices = pods::claimed_indices(wanted, pods);
+    let wanted = resource_claims::of_clique(layout, &found, indices);
+    world.claims.of_owner(layout, &clique.meta.uid, wanted)
 }
 
 fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
@@ -108,9 +138,11 @@ fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
         })
     };
     let base = found.base_gang.as_deref();
+    let layout = Layout::of(&set.object);
     Some(Place {
         set_replica: found.set_replica,
-        parents: start_order::parents(&Layout::of(&set.object), &found),
+        parents: start_order::parents(&layout, &found),
+        pod_claims: PodClaims::of(&layout, &found),
         template_hash: set.hashes().templates.get(&found.template.name)?.clone(),
         gang: own_gang(&found.gang),
         base_scheduled: base.map(|base| own_gang(base).is_some_and(|base| is_scheduled(&base))),

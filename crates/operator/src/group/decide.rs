@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::observe::{Observed, Place};
+use crate::claims;
 use crate::coalesce::{Report, patience};
 use crate::converge;
 use crate::events;
@@ -50,8 +51,18 @@ pub(super) fn decide(seen: &Observed, now: Timestamp) -> Decision {
     } else if let Some(place) = seen.place() {
         decision.plan.step(missing_finalizer(&seen.group));
         sync_members(seen, &place, now, &mut decision);
+        sync_claims(seen, &place, &mut decision);
     }
     decision
+}
+
+fn sync_claims(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
+    let owner = owner::of_scaling_group(&seen.group.object);
+    let code = ErrorCode::SyncPcsgResourceClaim;
+    let claims = claims::decide(&seen.claims, &place.layout, &owner, &code);
+    decision.plan.step(claims.writes);
+    decision.waits |= claims.waits;
+    decision.refused = decision.refused.take().or(claims.problem);
 }
 
 /// The status of a group that has a place, if it differs from the stored one.
@@ -112,6 +123,7 @@ fn release(seen: &Observed, plan: &mut Plan) {
             let reason = "its scaling group is being deleted";
             converge::delete_with_owner(Resource::of::<PodClique>(), &clique.meta, reason)
         }));
+        plan.step(claims::remove_with_owner(&seen.claims, &seen.group.meta.uid));
     }
     let others: Vec<String> = stored.iter().filter(|one| *one != FINALIZER).cloned().collect();
     if others.len() < stored.len() {
@@ -265,19 +277,24 @@ struct Template<'a> {
     layout: &'a Layout<'a>,
     hashes: &'a BTreeMap<String, String>,
     owner: OwnerReference,
+    mnnvl: bool,
 }
 
 impl<'a> Template<'a> {
     fn of(seen: &Observed, place: &'a Place<'a>) -> Self {
         let owner = owner::of_scaling_group(&seen.group.object);
-        Self { layout: &place.layout, hashes: &place.hashes.templates, owner }
+        let hashes = &place.hashes.templates;
+        Self { layout: &place.layout, hashes, owner, mnnvl: seen.mnnvl }
     }
 
     /// Creates a member, or changes it where it differs from its template.
     fn write(&self, clique: &Clique<'_>, live: Option<&Object<PodClique>>) -> Option<Write> {
         let hash = self.hashes.get(&clique.template.name)?;
         let stored = live.map(|live| &live.object);
-        let wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
+        let mut wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
+        if self.mnnvl {
+            children::compute_domains::join(self.layout, clique, &mut wanted.spec.pod_spec);
+        }
         converge::own(&wanted, live, "what the template says")
     }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup};
+use grove_core::children::resource_claims::{self, ResourceClaim};
 use grove_core::layout::{Clique, Layout};
 use grove_runtime::resource::ObjectKey;
 
+use crate::claims;
 use crate::objects::{Hashes, Object, Set};
 use crate::world::{World, set_of};
 
@@ -18,6 +20,10 @@ pub(super) struct Observed {
     pub(super) set: Option<Arc<Set>>,
     /// Every PodClique that says it is of the group or has the name of a wanted member.
     pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
+    /// The claims of the group.
+    pub(super) claims: claims::Seen,
+    /// Whether members with GPUs join ComputeDomains.
+    pub(super) mnnvl: bool,
 }
 
 /// Where a group is in the layout of its set.
@@ -28,6 +34,8 @@ pub(super) struct Place<'a> {
     pub(super) hashes: &'a Hashes,
     /// The wanted members, by replica of the group.
     pub(super) replicas: Vec<Vec<Clique<'a>>>,
+    /// The wanted claims.
+    pub(super) claims: Vec<ResourceClaim>,
 }
 
 impl Observed {
@@ -39,7 +47,9 @@ impl Observed {
         let set = set.filter(|set| Some(&set.meta.uid) == owner);
         let by_name = |clique: Arc<Object<PodClique>>| (clique.meta.key.name.to_string(), clique);
         let cliques = world.members_of(key).into_iter().map(by_name).collect();
-        let mut seen = Self { group, set, cliques };
+        let claims = claims::Seen::default();
+        let mnnvl = world.compute_domains.is_some();
+        let mut seen = Self { group, set, cliques, claims, mnnvl };
         // A name that somebody else has may come with any labels.
         let unlabelled: Vec<_> = seen
             .place()
@@ -50,7 +60,19 @@ impl Observed {
             .map(by_name)
             .collect();
         seen.cliques.extend(unlabelled);
+        seen.claims = seen.claims(world);
         Some(seen)
+    }
+
+    fn claims(&self, world: &World) -> claims::Seen {
+        let uid = &self.group.meta.uid;
+        // Most sets share nothing.
+        let is_used = |set: &&Arc<Set>| resource_claims::is_used(&set.object.spec.template);
+        let sharing = self.set.as_ref().filter(is_used);
+        match sharing.and_then(|_| self.place()) {
+            Some(Place { layout, claims, .. }) => world.claims.of_owner(&layout, uid, claims),
+            None => world.claims.left_of(uid),
+        }
     }
 
     /// Whether a PodClique is the group's own.
@@ -73,6 +95,7 @@ impl Observed {
         let wanted = u32::try_from(object.spec.replicas).unwrap_or_default();
         let members = |replica| layout.member_cliques(set_replica, group, replica);
         let replicas = (0..wanted).map(members).collect();
-        Some(Place { layout, set_replica, hashes: set.hashes(), replicas })
+        let claims = resource_claims::of_group(&layout, set_replica, group, wanted);
+        Some(Place { set_replica, hashes: set.hashes(), replicas, claims, layout })
     }
 }

@@ -18,6 +18,7 @@ use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::object::HasSpec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,8 @@ use serde_json::Value;
 
 use super::observe::Observed;
 use super::termination;
+use crate::claims;
+use crate::compute_domains;
 use crate::converge;
 use crate::objects::{Object, Raw};
 use crate::plan::Plan;
@@ -49,8 +52,11 @@ pub(super) struct Decision {
 pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> Decision {
     let layout = Layout::of(&seen.set.object);
     let mut plan = Plan::default();
+    let set_owner = owner::of_set(&seen.set.object);
+    let (mut writes, refused) = resources(seen, &layout, &set_owner);
     if seen.index >= layout.replicas() {
-        plan.step(remove_all(seen));
+        writes.extend(remove_all(seen));
+        plan.step(writes);
         return Decision { plan, ..Decision::default() };
     }
     let mut deadline = None;
@@ -62,14 +68,13 @@ pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> De
             return Decision { plan, terminates: true, ..Decision::default() };
         }
     }
-    let mut wanted = Wanted { seen, writes: Vec::new(), refused: None };
+    let mut wanted = Wanted { seen, writes, refused };
     let service = children::headless_service(&layout, seen.index);
     wanted.part(&SERVICES, &seen.services, service);
     for autoscaler in children::autoscalers(&layout, seen.index) {
         wanted.part(&AUTOSCALERS, &seen.autoscalers, autoscaler);
     }
     let hashes = &seen.set.hashes().templates;
-    let set_owner = owner::of_set(&seen.set.object);
     let held_back = update::is_held_back(&seen.set.object, &seen.set.hashes().generation);
     for place in layout.standalone_cliques(seen.index) {
         let live = seen.cliques.get(&place.name).map(|live| &live.object);
@@ -77,7 +82,10 @@ pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> De
             continue;
         }
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
-        let clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
+        let mut clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
+        if seen.compute_domains.is_some() {
+            children::compute_domains::join(&layout, &place, &mut clique.spec.pod_spec);
+        }
         wanted.own(&seen.cliques, &clique);
     }
     for group in layout.groups() {
@@ -92,6 +100,23 @@ pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> De
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
     Decision { plan, refused: wanted.refused, terminates: false, deadline }
+}
+
+/// What becomes of claims and ComputeDomains, and why some cannot be made.
+fn resources(
+    seen: &Observed,
+    layout: &Layout<'_>,
+    owner: &OwnerReference,
+) -> (Vec<Write>, Option<ReconcileError>) {
+    let claims = claims::decide(&seen.claims, layout, owner, &ErrorCode::SyncPcsResourceClaim);
+    let (mut writes, problem) = (claims.writes, claims.problem);
+    let Some(live) = &seen.compute_domains else { return (writes, problem) };
+    let is_wanted = seen.index < layout.replicas();
+    let wanted = is_wanted.then(|| children::compute_domains::compute_domains(layout, seen.index));
+    let (domains, without_domain) =
+        compute_domains::decide(live, &wanted.unwrap_or_default(), &seen.set.meta.uid);
+    writes.extend(domains);
+    (writes, problem.or(without_domain))
 }
 
 /// The base gang and the scaled gangs, for the groups as large as they are now.

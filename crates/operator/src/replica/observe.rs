@@ -7,6 +7,8 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::pods::ObservedPod;
 
 use super::ReplicaKey;
+use crate::claims;
+use crate::compute_domains;
 use crate::objects::{Object, Raw, Set};
 use crate::world::{ByName, World, by_name};
 
@@ -22,6 +24,10 @@ pub(crate) struct Observed {
     pub(super) gangs: ByName<Object<PodGang>>,
     /// Pods by name of their PodClique.
     pub(super) pods: BTreeMap<String, Vec<ObservedPod>>,
+    /// The claims that the set has for this replica.
+    pub(super) claims: claims::Seen,
+    /// Absent when nobody cares for them.
+    pub(super) compute_domains: Option<compute_domains::Seen>,
 }
 
 /// The replica, if its set is there and stays.
@@ -33,6 +39,8 @@ pub(super) fn observe(world: &World, key: &ReplicaKey) -> Option<Observed> {
         (name.clone(), pods.iter().map(|pod| pod.observed.clone()).collect())
     });
     Some(Observed {
+        claims: world.claims.of_set_replica(&set, key.index),
+        compute_domains: compute_domains::observe(world, key),
         set,
         index: key.index,
         services: by_name(world.services.of_replica(&key.set, key.index)),

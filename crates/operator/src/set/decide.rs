@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use grove_api::error_code::ErrorCode;
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_backends::Limit;
-use grove_core::children;
+use grove_core::children::{self, owner};
 use grove_core::layout::Layout;
 use grove_core::revision::{self, Change};
-use grove_core::status::{self, Outcome, SchedulerState, SetReplica};
+use grove_core::status::{self, Outcome, ResourceState, SchedulerState, SetReplica};
 use grove_core::update;
 use grove_runtime::events::Occurrence;
 use grove_runtime::resource::Resource;
@@ -21,15 +23,21 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::observe::{Children, Observed, Replica};
+use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::objects::{Hashes, Object, Pod, Revision, Set};
 use crate::plan::Plan;
+use crate::reconcile::ReconcileError;
 use crate::world::{
     AUTOSCALERS, ByName, REVISIONS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES,
 };
 use crate::{converge, events};
 
-/// `children` are asked for only when the set is deleted, or when its history is too long.
-pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Plan {
+/// The plan, and what cannot be done besides it. `children` are asked for only when the set is deleted,
+/// or when its history is too long.
+pub(super) fn decide(
+    seen: &Observed,
+    children: impl FnOnce() -> Children,
+) -> (Plan, Option<ReconcileError>) {
     let mut plan = Plan::default();
     let resource = Resource::of::<PodCliqueSet>();
     let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
@@ -42,13 +50,15 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
             held.remove(position);
             plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
         }
-        return plan;
+        return (plan, None);
     }
     if ours.is_none() {
         held.push(finalizers::POD_CLIQUE_SET.to_owned());
         plan.step([converge::finalizers(resource, &seen.set.meta, &held, "take charge")]);
     }
     let layout = Layout::of(&seen.set.object);
+    let owner = owner::of_set(&seen.set.object);
+    let claims = claims::decide(&seen.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
     plan.step(
         [
             access(
@@ -60,13 +70,14 @@ pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Pl
             access(SECRETS, seen.secret.as_ref(), children::token_secret(&layout)),
         ]
         .into_iter()
-        .flatten(),
+        .flatten()
+        .chain(claims.writes),
     );
     // The API server looks at the role before it lets anybody bind it.
     plan.step(access(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)));
     // Last: nothing waits for it.
     plan.step(history(seen, children));
-    plan
+    (plan, claims.problem)
 }
 
 /// Keeps the templates that the set has had.
@@ -145,6 +156,9 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
     found.extend(seen.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
+    found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));
+    let domains = children.compute_domains.iter();
+    found.extend(domains.map(|one| (Resource::of::<ComputeDomain>(), &one.meta)));
     let access = [
         (SERVICE_ACCOUNTS, &seen.service_account),
         (ROLES, &seen.role),
@@ -167,6 +181,7 @@ pub(super) fn status(
     children: &Children,
     outcome: Outcome<'_>,
     scheduler: SchedulerState<'_>,
+    resources: ResourceState<'_>,
     now: Timestamp,
 ) -> Option<(Write, Vec<Occurrence>)> {
     let set = &seen.set.object;
@@ -179,6 +194,7 @@ pub(super) fn status(
     let hash = &seen.set.hashes().generation;
     let mut wanted = status::pod_clique_set(set, hash, &replicas, outcome, now);
     status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
+    status::resources(&mut wanted, set.metadata.generation, resources, now);
     let resource = Resource::of::<PodCliqueSet>();
     let write = converge::status(resource, &seen.set.meta, set.status.as_ref(), &wanted)?;
     Some((write, events::update_steps(&seen.set, &wanted)))

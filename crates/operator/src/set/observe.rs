@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, names};
+use grove_core::layout::Layout;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::Meta;
 
+use crate::claims::{self, Claim};
 use crate::objects::{Object, Raw, Revision, Set};
 use crate::world::{ByName, World, by_name};
 
@@ -18,6 +21,8 @@ pub(super) struct Observed {
     pub(super) secret: Option<Meta>,
     /// Absent when they cannot be seen.
     pub(super) revisions: Option<Vec<Arc<Revision>>>,
+    /// The claims that all its replicas share.
+    pub(super) claims: claims::Seen,
 }
 
 /// The children of a set, of which there may be thousands: looked at only when they matter.
@@ -27,6 +32,8 @@ pub(super) struct Children {
     pub(super) gangs: Vec<Arc<Object<PodGang>>>,
     pub(super) services: Vec<Arc<Raw>>,
     pub(super) autoscalers: Vec<Arc<Raw>>,
+    pub(super) claims: Vec<Arc<Claim>>,
+    pub(super) compute_domains: Vec<Arc<Object<ComputeDomain>>>,
 }
 
 pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
@@ -42,6 +49,7 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
         role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
         revisions: world.revisions.store.is_served().then(|| world.revisions.of(key)),
         secret: meta(world.secrets.get(&named(names::token_secret(&key.name)))),
+        claims: world.claims.of_set(&Layout::of(&set.object)),
         set,
     })
 }
@@ -66,5 +74,7 @@ pub(super) fn children(world: &World, key: &ObjectKey) -> Children {
         gangs: world.gangs.of(key),
         services: world.services.of(key),
         autoscalers: world.autoscalers.of(key),
+        claims: world.claims.all_of_set(key),
+        compute_domains: world.compute_domains.iter().flat_map(|all| all.of(key)).collect(),
     }
 }

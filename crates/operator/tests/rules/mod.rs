@@ -10,6 +10,7 @@ mod pods;
 mod revisions;
 pub(crate) mod rights;
 mod scaling;
+mod sharing;
 mod start_order;
 mod status;
 
@@ -19,13 +20,14 @@ use crate::support::cases::Case;
 
 /// All cases.
 pub(crate) fn all(bench: &Bench) -> Vec<Case> {
-    let tables: [&[Rule]; 11] = [
+    let tables: [&[Rule]; 12] = [
         autoscaling::RULES,
         start_order::RULES,
         gangs::RULES,
         names::RULES,
         pods::RULES,
         scaling::RULES,
+        sharing::RULES,
         status::RULES,
         events::RULES,
         conflicts::RULES,

@@ -17,12 +17,13 @@ const HANDED_ON: [&str; 4] =
     ["get /pods", "get /pods/status", "list /pods/status", "watch /pods/status"];
 
 /// Needed when something unusual happens: the certificate is renewed after half a day, and labels are put
-/// back that somebody removed (which is shown with the other interference).
-const NOT_TODAY: [&str; 4] = [
+/// back that somebody removed (which is shown with the other interference, and with claims).
+const NOT_TODAY: [&str; 5] = [
     "patch /secrets",
     "patch /serviceaccounts",
     "patch rbac.authorization.k8s.io/rolebindings",
     "patch rbac.authorization.k8s.io/roles",
+    "patch resource.k8s.io/resourceclaims",
 ];
 
 /// Rights that are for operators outside a cluster, which the installed role does not have.

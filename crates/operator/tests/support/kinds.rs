@@ -40,9 +40,15 @@ pub const AUTOSCALERS: Kind =
     Kind::new("HorizontalPodAutoscaler", "apis/autoscaling/v2", "horizontalpodautoscalers");
 
 pub const REVISIONS: Kind = Kind::new("ControllerRevision", "apis/apps/v1", "controllerrevisions");
+pub const CLAIMS: Kind = Kind::new("ResourceClaim", "apis/resource.k8s.io/v1", "resourceclaims");
 
 pub const EVENTS: Kind = Kind::new("Event", "api/v1", "events");
 
+pub const CLAIM_TEMPLATES: Kind =
+    Kind::new("ResourceClaimTemplate", "apis/resource.k8s.io/v1", "resourceclaimtemplates");
+/// Domains of the NVIDIA driver.
+pub const DOMAINS: Kind =
+    Kind::new("ComputeDomain", "apis/resource.nvidia.com/v1beta1", "computedomains");
 /// Groups of the scheduler of Kubernetes.
 pub const KUBE_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.k8s.io/v1beta1", "podgroups");
 /// The same in 1.36.
@@ -55,7 +61,7 @@ pub const VOLCANO_GROUPS: Kind =
     Kind::new("PodGroup", "apis/scheduling.volcano.sh/v1beta1", "podgroups");
 
 /// What every control plane has.
-pub const ALL: [Kind; 13] = [
+pub const ALL: [Kind; 14] = [
     SETS,
     GROUPS,
     CLIQUES,
@@ -68,5 +74,6 @@ pub const ALL: [Kind; 13] = [
     BINDINGS,
     AUTOSCALERS,
     REVISIONS,
+    CLAIMS,
     EVENTS,
 ];

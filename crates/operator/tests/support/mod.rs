@@ -11,6 +11,7 @@
 
 pub mod bench;
 pub mod cases;
+pub mod devices;
 pub mod kinds;
 pub mod mirror;
 pub mod picture;
@@ -76,6 +77,13 @@ impl World {
     /// Objects are stored and admitted, nothing else acts on them.
     pub fn api_server() -> Self {
         Self::start(ClusterOptions { parts: Parts::ApiServer, ..ClusterOptions::default() })
+    }
+
+    /// The same with more flags for the API server.
+    pub fn api_server_with(flags: &[&str]) -> Self {
+        let api_server_flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let parts = Parts::ApiServer;
+        Self::start(ClusterOptions { parts, api_server_flags, ..ClusterOptions::default() })
     }
 
     /// Pods are scheduled and become ready.

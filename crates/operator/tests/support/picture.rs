@@ -92,8 +92,9 @@ impl Mask<'_> {
                 let keys = object["data"].as_object().into_iter().flat_map(Map::keys);
                 object["data"] = keys.cloned().collect();
             }
-            // What the autoscaler finds out depends on when it looked.
-            "HorizontalPodAutoscaler" => object["status"] = Value::Null,
+            // What the autoscaler finds out depends on when it looked; which device a claim gets, and
+            // which pods use it, are up to the scheduler.
+            "HorizontalPodAutoscaler" | "ResourceClaim" => object["status"] = Value::Null,
             _ => {}
         }
         if let Some(status) = object.get_mut("status") {

@@ -43,6 +43,26 @@ pub fn small(name: &str) -> Value {
     set(name, &cliques, &[group("decode", &["leader", "worker"], 2, 1)])
 }
 
+/// The small set, whose parts share claims: all copies of the group one of the set, each replica of the
+/// set one of a template beside it, the copies of the group one each, the pods of the router one each,
+/// and the leaders of a copy one.
+pub fn sharing(name: &str) -> Value {
+    let mut set = small(name);
+    let entry = |name: &str, scope: &str| json!({ "name": name, "scope": scope });
+    let template = &mut set["spec"]["template"];
+    template["resourceClaimTemplates"] =
+        json!([{ "name": "own", "templateSpec": super::devices::template_spec() }]);
+    let mut for_groups = entry("own", "AllReplicas");
+    for_groups["filter"] = json!({ "childScalingGroupNames": ["decode"] });
+    template["resourceSharing"] = json!([for_groups, entry("beside", "PerReplica")]);
+    let mut for_workers = entry("own", "PerReplica");
+    for_workers["filter"] = json!({ "childCliqueNames": ["worker"] });
+    template["podCliqueScalingGroups"][0]["resourceSharing"] = json!([for_workers]);
+    template["cliques"][0]["resourceSharing"] = json!([entry("own", "PerReplica")]);
+    template["cliques"][1]["resourceSharing"] = json!([entry("own", "AllReplicas")]);
+    set
+}
+
 /// The same set with this many replicas.
 pub fn with_replicas(mut set: Value, replicas: i32) -> Value {
     set["spec"]["replicas"] = json!(replicas);

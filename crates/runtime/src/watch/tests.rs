@@ -66,10 +66,10 @@ struct World {
 
 /// A watcher on a server that gives these answers, one per request, and then hangs.
 fn world(answers: Vec<Answer>) -> World {
-    world_of(answers, false)
+    world_of(answers, false, false)
 }
 
-fn world_of(answers: Vec<Answer>, optional: bool) -> World {
+fn world_of(answers: Vec<Answer>, optional: bool, on_demand: bool) -> World {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let log = asked.clone();
@@ -103,6 +103,7 @@ fn world_of(answers: Vec<Answer>, optional: bool) -> World {
         config: WatchConfig::default(),
         store: store.clone(),
         optional,
+        on_demand,
         readiness: env.readiness.part("cache pods"),
     };
     let task = crate::tasks::Tasks::new();
@@ -131,7 +132,7 @@ async fn a_kind_that_may_be_absent_is_empty_until_it_is_served() {
     for refusal in [404, 403] {
         let filled = hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]);
         let answers = vec![refuses(refusal, "no"), refuses(refusal, "no"), filled];
-        let w = world_of(answers, true);
+        let w = world_of(answers, true, false);
 
         w.store.synced().await;
         assert!(!w.store.is_served() && w.names().is_empty());
@@ -140,6 +141,24 @@ async fn a_kind_that_may_be_absent_is_empty_until_it_is_served() {
         assert!(w.store.is_served());
         assert_eq!(w.names(), ["a"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nobody_needs_yet_is_empty_and_not_asked_for() {
+    let filled = hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]);
+    let w = world_of(vec![filled], false, true);
+
+    w.store.synced().await;
+    assert!(w.store.is_served() && !w.store.is_listed() && w.names().is_empty());
+    assert_eq!((w.env.readiness.missing(), w.asked()), (vec![], vec![]));
+
+    w.store.demand();
+    w.store.demand();
+    let (send, receive) = tokio::sync::oneshot::channel::<()>();
+    w.store.when_listed(move || drop(send));
+    let _ = receive.await;
+    assert!(w.store.is_listed());
+    assert_eq!(w.names(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -270,6 +270,37 @@ fn mnnvl_groups_are_labels_and_need_the_feature() {
 }
 
 #[test]
+fn the_older_mnnvl_switch_is_on_or_off_and_needs_the_feature() {
+    let on: fn(&mut Value) =
+        |s| s["metadata"]["annotations"] = json!({"grove.io/auto-mnnvl": "enabled"});
+    let off: fn(&mut Value) =
+        |s| s["metadata"]["annotations"] = json!({"grove.io/auto-mnnvl": "disabled"});
+    assert_created(&[
+        ("on", on, &[]),
+        ("off", off, &[]),
+        (
+            "something else",
+            |s| group(s)["annotations"] = json!({"grove.io/auto-mnnvl": "yes"}),
+            &[
+                "spec.template.podCliqueScalingGroups[0].annotations.grove.io/auto-mnnvl: Invalid value: \
+             \"yes\": must be \"enabled\" or \"disabled\"",
+            ],
+        ),
+    ]);
+
+    let without = Context { mnnvl_enabled: false, ..context() };
+    assert_eq!(
+        texts(&create_in(&without, on)),
+        [
+            "metadata.annotations.grove.io/auto-mnnvl: Invalid value: \"enabled\": MNNVL is not enabled in \
+          the operator configuration. Either enable MNNVL globally or remove the grove.io/auto-mnnvl \
+          annotation"
+        ]
+    );
+    assert_eq!(texts(&create_in(&without, off)), [""; 0]);
+}
+
+#[test]
 fn context_is_what_the_configuration_says() {
     let text = "\
 apiVersion: operator.config.grove.io/v1alpha1

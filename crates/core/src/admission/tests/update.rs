@@ -275,6 +275,12 @@ fn mnnvl_group_cannot_change() {
             "spec.template.podCliqueScalingGroups[0].annotations.grove.io/mnnvl-group: Forbidden: annotation \
              grove.io/mnnvl-group cannot be added after creation",
         ),
+        (
+            off_set,
+            |s| s["metadata"]["annotations"] = json!({"grove.io/auto-mnnvl": "enabled"}),
+            "metadata.annotations.grove.io/auto-mnnvl: Forbidden: annotation grove.io/auto-mnnvl cannot \
+             be added after creation",
+        ),
     ] {
         assert_eq!(texts(&update(before, after)), [expected]);
     }

@@ -2,6 +2,7 @@ use std::sync::{Arc, LazyLock};
 
 use grove_api::PodGang;
 use grove_api::error_code::{ErrorCode, LastError};
+use grove_core::children::resource_claims::PodClaims;
 use grove_core::start_order::Parent;
 use serde_json::{Value, json};
 
@@ -24,6 +25,7 @@ fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Pl
         template_hash: "hash".to_owned(),
         gang,
         base_scheduled,
+        pod_claims: PodClaims::default(),
     }
 }
 
@@ -287,4 +289,51 @@ fn a_status_is_written_only_when_it_differs() {
     assert_eq!(write(&again, complete, 2), None);
     let errors = [LastError::default()];
     assert!(write(&again, Outcome::Incomplete { errors: &errors }, 2).is_some());
+}
+
+/// A clique without pods whose pods have a claim each.
+fn with_claims() -> Observed {
+    let mut object = json!(set().object);
+    object["spec"]["template"]["cliques"][0]["resourceSharing"] =
+        json!([{ "name": "t", "scope": "PerReplica" }]);
+    let set: Arc<crate::objects::Set> = Arc::new(read(&object));
+    let layout = Layout::of(&set.object);
+    let pod_claims = PodClaims::of(&layout, &layout.standalone_cliques(0)[0]);
+    let place = Place { pod_claims, set: set.clone(), ..place(None, None) };
+    Observed { place: Some(place), ..observed(unchanged(), Vec::new()) }
+}
+
+#[test]
+fn pods_name_their_claims_but_the_start_order_container_does_not() {
+    let mut seen = with_claims();
+    let parent = Parent { pod_clique: "x-0-b".to_owned(), min_available: 1 };
+    seen.place.as_mut().unwrap().parents = vec![parent];
+    seen.clique = changed(clique(), |clique| clique["spec"]["startsAfter"] = json!(["x-0-b"]));
+
+    let decision = decide(&seen, setup());
+
+    let writes = decision.plan.writes();
+    for (index, write) in writes.iter().enumerate() {
+        let Verb::Create { body } = &write.verb else { panic!("{write:?}") };
+        let spec = &body["spec"];
+        let name = format!("x-0-a-{index}-t");
+        assert_eq!(spec["resourceClaims"], json!([{ "name": name, "resourceClaimName": name }]));
+        assert_eq!(spec["containers"][0]["resources"]["claims"], json!([{ "name": name }]));
+        assert_eq!(spec["initContainers"][0].get("resources"), None);
+    }
+    assert_eq!(writes.len(), 2);
+}
+
+#[test]
+fn pods_are_not_made_to_do_without_their_claims() {
+    let mut seen = with_claims();
+    let message = "not served".to_owned();
+    seen.claims.absence = Some(crate::api::Absence { reason: "ApiNotServed", message });
+
+    let decision = decide(&seen, setup());
+    assert!(decision.plan.is_empty());
+    assert_eq!(decision.problem.unwrap().to_string(), "not served");
+
+    seen.place.as_mut().unwrap().pod_claims = PodClaims::default();
+    assert_eq!(decide(&seen, setup()).plan.writes().len(), 2, "others do not need the API");
 }

@@ -62,6 +62,8 @@ impl Scene {
             group: object(&self.group),
             set: Some(object(&self.set)),
             cliques: cliques.map(|(name, clique)| (name.clone(), object(clique))).collect(),
+            claims: claims::Seen::default(),
+            mnnvl: false,
         }
     }
 
@@ -340,4 +342,56 @@ fn status_counts_own_members_and_is_written_once() {
     scene.clique("demo-0-decode-1-worker")["metadata"]["ownerReferences"] = json!([]);
     let Some(Verb::Merge { patch, .. }) = report(&scene) else { panic!("no status") };
     assert_eq!(patch["status"]["availableReplicas"], 1);
+}
+
+#[test]
+fn members_with_gpus_join_the_domain_of_their_replica_when_somebody_cares_for_domains() {
+    let mut scene = Scene::settled(1);
+    scene.set["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": "m" });
+    let worker = &mut scene.set["spec"]["template"]["cliques"][1]["spec"]["podSpec"];
+    worker["containers"][0]["resources"] = json!({ "limits": { "nvidia.com/gpu": 1 } });
+    scene.cliques.clear();
+    let claims = |seen: &Observed| -> Vec<Value> {
+        let plan = decide(seen, NOW).plan;
+        let bodies = plan.writes().into_iter().map(|write| match &write.verb {
+            Verb::Create { body } => body["spec"]["podSpec"]["resourceClaims"].clone(),
+            other => panic!("{other:?}"),
+        });
+        bodies.collect()
+    };
+
+    assert_eq!(claims(&scene.seen()), [Value::Null, Value::Null]);
+    let with = Observed { mnnvl: true, ..scene.seen() };
+    let joined = json!([{ "name": "mnnvl-claim", "resourceClaimTemplateName": "demo-0-m" }]);
+    assert_eq!(claims(&with), [Value::Null, joined]);
+}
+
+#[test]
+fn claims_of_a_group_are_made_after_its_members_and_go_with_it() {
+    let mut scene = Scene::settled(1);
+    let template = &mut scene.set["spec"]["template"];
+    template["resourceClaimTemplates"] = json!([{ "name": "t", "templateSpec": { "spec": {} } }]);
+    template["podCliqueScalingGroups"][0]["resourceSharing"] =
+        json!([{ "name": "t", "scope": "PerReplica" }, { "name": "no", "scope": "AllReplicas" }]);
+    let seen = scene.seen();
+    let mut claims = claims::Seen::default();
+    claims.wanted = seen.place().unwrap().claims;
+    let seen = Observed { claims, ..scene.seen() };
+
+    let Decision { plan, refused, .. } = decide(&seen, NOW);
+
+    let [write] = plan.writes()[..] else { panic!("{plan:?}") };
+    assert_eq!(&*write.key.name, "demo-0-decode-0-t");
+    let Verb::Create { body } = &write.verb else { panic!("{write:?}") };
+    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "uid-of-demo-0-decode");
+    assert!(refused.unwrap().to_string().contains("team-a/no not found"));
+
+    let mut going = scene;
+    Scene::terminate(&mut going.group);
+    let mut seen = going.seen();
+    let claim = Arc::new(serde_json::from_value(as_stored(body)).unwrap());
+    seen.claims.live.insert("demo-0-decode-0-t".to_owned(), claim);
+    let plan = decide(&seen, NOW).plan;
+    let deleted = |write: &&&Write| &*write.resource.plural == "resourceclaims";
+    assert_eq!(plan.writes().iter().filter(deleted).count(), 1);
 }

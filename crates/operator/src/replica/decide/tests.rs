@@ -28,6 +28,8 @@ fn observed(set: PodCliqueSet, index: u32) -> Observed {
         groups: ByName::new(),
         gangs: ByName::new(),
         pods: BTreeMap::new(),
+        claims: claims::Seen::default(),
+        compute_domains: None,
     }
 }
 
@@ -317,4 +319,48 @@ fn what_is_going_away_is_waited_for() {
     seen.cliques.insert("demo-0-router".to_owned(), Arc::new(going));
 
     assert!(!told(&decided(&seen)).iter().any(|write| write.contains("podcliques")));
+}
+
+/// The set in an MNNVL group, with GPUs in the router.
+fn set_with_domain() -> PodCliqueSet {
+    let mut set = set();
+    let group = ("grove.io/mnnvl-group".to_owned(), "m".to_owned());
+    set.metadata.annotations = Some([group].into());
+    let gpus = json!([{ "name": "c", "resources": { "limits": { "nvidia.com/gpu": "8" } } }]);
+    set.spec.template.cliques[0].spec.pod_spec.0.insert("containers".to_owned(), gpus);
+    set
+}
+
+#[test]
+fn domains_are_made_and_joined_only_when_somebody_cares_for_them() {
+    let without = observed(set_with_domain(), 0);
+    let domain = "create computedomains demo-0-m".to_owned();
+    assert!(!told(&decided(&without)).contains(&domain));
+    let with = Observed { compute_domains: Some(compute_domains::Seen::default()), ..without };
+    let plan = decided(&with);
+    assert!(told(&plan).contains(&domain));
+    let writes = plan.writes();
+    let router = writes.iter().find(|write| &*write.key.name == "demo-0-router").unwrap();
+    let Verb::Create { body } = &router.verb else { panic!("a create") };
+    let claims = &body["spec"]["podSpec"]["resourceClaims"];
+    assert_eq!(claims[0]["resourceClaimTemplateName"], "demo-0-m");
+
+    let beyond = Observed { index: 1, ..with };
+    assert_eq!(told(&decided(&beyond)), [""; 0]);
+}
+
+#[test]
+fn claims_of_a_replica_go_with_it() {
+    let claim = json!({ "metadata": {
+        "name": "demo-0-t", "namespace": "default", "uid": "c", "resourceVersion": "1",
+        "ownerReferences": [{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
+            "name": "demo", "uid": "set", "controller": true }],
+    }});
+    let mut fewer = set();
+    fewer.spec.replicas = 0;
+    let mut seen = observed(fewer, 0);
+    let claim = Arc::new(serde_json::from_value(claim).unwrap());
+    seen.claims.live.insert("demo-0-t".to_owned(), claim);
+
+    assert_eq!(told(&decided(&seen)), ["delete resourceclaims demo-0-t"]);
 }

@@ -21,6 +21,7 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
         role_binding: None,
         secret: None,
         revisions: None,
+        claims: claims::Seen::default(),
     }
 }
 
@@ -46,6 +47,8 @@ fn no_children() -> Children {
         gangs: Vec::new(),
         services: Vec::new(),
         autoscalers: Vec::new(),
+        claims: Vec::new(),
+        compute_domains: Vec::new(),
     }
 }
 
@@ -64,7 +67,8 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
     });
 
-    let plan = decide(&seen, no_children);
+    let (plan, refused) = decide(&seen, no_children);
+    assert!(refused.is_none());
 
     assert_eq!(
         told(&plan),
@@ -102,7 +106,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     let revisions = vec![revision("demo-x", 1, "set"), revision("demo-y", 2, "somebody")];
     let seen = Observed { revisions: Some(revisions), ..seen };
 
-    let plan = decide(&seen, || Children { gangs, ..no_children() });
+    let (plan, _) = decide(&seen, || Children { gangs, ..no_children() });
 
     let expected = ["delete podgangs", "delete controllerrevisions", "merge-patch podcliquesets"];
     assert_eq!(told(&plan), expected);
@@ -114,6 +118,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
             &no_children(),
             Outcome::Complete { generation: None },
             SchedulerState::default(),
+            ResourceState::default(),
             now()
         ),
         None
@@ -127,7 +132,7 @@ fn templates_are_kept_when_the_revisions_can_be_seen() {
     };
     let of_revisions = |revisions: Option<Vec<Arc<Revision>>>| {
         let seen = Observed { revisions, ..observed(has_all) };
-        let plan = decide(&seen, no_children);
+        let (plan, _) = decide(&seen, no_children);
         let of = |write: &&&Write| write.resource == REVISIONS;
         plan.writes().iter().filter(of).map(|write| (*write).clone()).collect::<Vec<_>>()
     };
@@ -182,6 +187,7 @@ fn the_first_status_carries_hash_selector_and_generation() {
         &no_children(),
         Outcome::Complete { generation: Some(3) },
         SchedulerState::default(),
+        ResourceState::default(),
         now(),
     )
     .unwrap();
@@ -204,4 +210,25 @@ fn pods_of_a_former_scheduler_are_counted() {
     let limit = left_behind(["old", "new", "older", "old"].map(pod).into_iter(), "new").unwrap();
     assert_eq!(limit.reason, "PodsOfAnotherScheduler");
     assert!(limit.message.contains(r#"(2 of "old", 1 of "older")"#), "{}", limit.message);
+}
+
+#[test]
+fn claims_that_all_replicas_share_are_made_with_the_rest() {
+    let mut seen = observed(|set| {
+        let template = &mut set.spec.template;
+        let own = json!({ "name": "t", "templateSpec": { "spec": {} } });
+        template.resource_claim_templates = vec![serde_json::from_value(own).unwrap()];
+        let entry = |name: &str| json!({ "name": name, "scope": "AllReplicas" });
+        let entries = [entry("t"), entry("beside")];
+        template.resource_sharing =
+            entries.map(|entry| serde_json::from_value(entry).unwrap()).into();
+    });
+    seen.claims.wanted =
+        grove_core::children::resource_claims::of_set(&Layout::of(&seen.set.object));
+
+    let (plan, refused) = decide(&seen, no_children);
+
+    assert_eq!(told(&plan).iter().filter(|one| *one == "create resourceclaims").count(), 1);
+    let refused = refused.unwrap().to_string();
+    assert!(refused.starts_with("ResourceClaimTemplate default/beside not found"), "{refused}");
 }

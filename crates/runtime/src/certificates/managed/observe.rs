@@ -114,6 +114,7 @@ impl Follow<'_> {
             config: WatchConfig::default(),
             store: store.clone(),
             optional: false,
+            on_demand: false,
             readiness: env.readiness.part(format!("cache {resource} {key}")),
         };
         let (synced, wake) = (store.clone(), self.changed.clone());

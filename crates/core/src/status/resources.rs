@@ -1,0 +1,69 @@
+//! What a set says about the resources that it shares or joins, while they cannot be had.
+
+use grove_api::{
+    condition::{FALSE, pod_clique_set as condition},
+    pod_clique_set::PodCliqueSetStatus,
+};
+use jiff::Timestamp;
+
+use super::condition::{Trouble, observe_trouble};
+
+/// Why resources of a set cannot be had, each a reason and a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourceState<'a> {
+    /// The claims that it shares.
+    pub claims: Option<(&'a str, &'a str)>,
+    /// Its ComputeDomains.
+    pub domains: Option<(&'a str, &'a str)>,
+}
+
+/// Says which resources of a set cannot be had. Sets that never had anything to say about it have no such
+/// conditions.
+pub fn resources(
+    status: &mut PodCliqueSetStatus,
+    generation: Option<i64>,
+    state: ResourceState<'_>,
+    now: Timestamp,
+) {
+    let claims = (condition::RESOURCE_CLAIMS_AVAILABLE, "The claims of the set can be made");
+    let domains = (condition::COMPUTE_DOMAINS_AVAILABLE, "The domains of the set can be made");
+    let rows = [
+        (condition::RESOURCE_CLAIMS_READY, state.claims, claims),
+        (condition::COMPUTE_DOMAINS_READY, state.domains, domains),
+    ];
+    for (type_, bad, good) in rows {
+        let trouble = Trouble { type_, bad, when_bad: FALSE, good };
+        observe_trouble(&mut status.conditions, &trouble, generation, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_speaks_of_its_resources_once_they_could_not_be_had() {
+        let mut status = PodCliqueSetStatus::default();
+        let mut say = |claims, domains| {
+            let state = ResourceState { claims, domains };
+            resources(&mut status, Some(1), state, Timestamp::UNIX_EPOCH);
+            let said = status.conditions.iter();
+            said.map(|one| format!("{} {} {}", one.type_, one.status, one.reason))
+                .collect::<Vec<_>>()
+        };
+
+        assert_eq!(say(None, None), [""; 0]);
+        assert_eq!(say(Some(("Gone", "m")), None), ["ResourceClaimsReady False Gone"]);
+        assert_eq!(
+            say(None, Some(("Gone", "m"))),
+            ["ResourceClaimsReady True ResourceClaimsAvailable", "ComputeDomainsReady False Gone"]
+        );
+        assert_eq!(
+            say(None, None),
+            [
+                "ResourceClaimsReady True ResourceClaimsAvailable",
+                "ComputeDomainsReady True ComputeDomainsAvailable"
+            ]
+        );
+    }
+}
