@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what the product costs and how long it takes, on a real control plane.
 //!
-//! Measuring is IO and sits in [`world`], [`watching`], [`usage`], [`ceiling`] and [`deploy`]; what
+//! Measuring is IO and sits in [`world`], [`watching`], [`usage`], [`ceiling`], [`deploy`] and
+//! [`update`]; what
 //! the measurements mean is decided by pure functions over plain data in [`audit`], [`progress`],
 //! [`budgets`] and [`render`].
 
@@ -12,6 +13,7 @@ mod progress;
 mod render;
 mod report;
 mod shape;
+mod update;
 mod usage;
 mod watching;
 mod world;
@@ -25,11 +27,14 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// Deploy, scale and delete sets: times, writes, CPU and memory, next to their budgets.
     Deploy(deploy::DeployArguments),
+    /// Give a running set another template: time, writes, CPU, and how many pods stay ready.
+    Update(update::UpdateArguments),
 }
 
 /// Runs one benchmark.
 pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Deploy(arguments) => deploy::run(arguments),
+        BenchCommand::Update(arguments) => update::run(arguments),
     }
 }

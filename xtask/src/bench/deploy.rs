@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &DeployArguments) -> Result<ExitCode> {
 
 /// The benchmark decodes every change of every pod on the machine that it measures: it is compiled
 /// like the operator and runs in place of this program.
-fn build(root: &Path, profile: Profile) -> Result<()> {
+pub(super) fn build(root: &Path, profile: Profile) -> Result<()> {
     let optimized = profile == Profile::Release;
     say(if optimized { "building grove for release" } else { "building grove" });
     if !optimized {
@@ -138,7 +138,7 @@ fn build(root: &Path, profile: Profile) -> Result<()> {
     Ok(())
 }
 
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     eprintln!("{text}");
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Progress {
     objects: BTreeMap<Kind, BTreeSet<String>>,
     ungated: u32,
     ready: u32,
+    /// The lowest number of ready pods on this way.
+    fewest_ready: u32,
     ready_of_gang: BTreeMap<String, u32>,
     goal: Goal,
     marks: Marks,
@@ -105,6 +107,7 @@ impl Progress {
     pub(crate) fn begin(&mut self, goal: Goal, at: Duration) {
         self.goal = goal;
         self.marks = Marks::default();
+        self.fewest_ready = self.ready;
         self.mark(at);
     }
 
@@ -121,7 +124,13 @@ impl Progress {
                 }
             }
         }
+        self.fewest_ready = self.fewest_ready.min(self.ready);
         self.mark(at);
+    }
+
+    /// The lowest number of ready pods since the goal was set.
+    pub(crate) fn fewest_ready(&self) -> u32 {
+        self.fewest_ready
     }
 
     /// The steps so far.

@@ -163,6 +163,7 @@ impl Run {
             Shape::A => "shape a, 1 clique × 2 pods",
             Shape::B => "shape b, 3 roles and a scaling group, 20 pods",
             Shape::Ten => "1 clique × 10 pods",
+            Shape::Pair => "2 cliques × 2 pods",
         };
         let limits = self.limits.word();
         format!("{} replicas of {shape}; client limits {limits}", self.replicas)

@@ -17,6 +17,8 @@ pub(crate) enum Shape {
     B,
     /// One clique of ten pods.
     Ten,
+    /// Two cliques of two pods each.
+    Pair,
 }
 
 impl Shape {
@@ -26,6 +28,7 @@ impl Shape {
             Self::A => 2,
             Self::B => 20,
             Self::Ten => 10,
+            Self::Pair => 4,
         }
     }
 
@@ -34,13 +37,14 @@ impl Shape {
         match self {
             Self::A | Self::Ten => 1,
             Self::B => 5,
+            Self::Pair => 2,
         }
     }
 
     /// What is there when `replicas` of it are up; without the set, nothing is.
     pub(crate) fn goal(self, replicas: Option<u32>) -> Goal {
         let (groups, gangs) = match self {
-            Self::A | Self::Ten => (0, 1),
+            Self::A | Self::Ten | Self::Pair => (0, 1),
             Self::B => (1, 2),
         };
         let count = replicas.unwrap_or_default();
@@ -60,6 +64,7 @@ impl Shape {
             Self::A => 2,
             Self::B => 11,
             Self::Ten => 10,
+            Self::Pair => 4,
         }
     }
 
@@ -68,6 +73,7 @@ impl Shape {
         let template = match self {
             Self::A => json!({ "cliques": [clique("worker", 2)] }),
             Self::Ten => json!({ "cliques": [clique("worker", 10)] }),
+            Self::Pair => json!({ "cliques": [clique("prefill", 2), clique("decode", 2)] }),
             Self::B => json!({
                 "cliques": [clique("router", 2), clique("leader", 1), clique("worker", 8)],
                 "podCliqueScalingGroups": [{
@@ -119,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_replica_has_as_many_pods_and_cliques_as_its_manifest_says() {
-        for shape in [Shape::A, Shape::B, Shape::Ten] {
+        for shape in [Shape::A, Shape::B, Shape::Ten, Shape::Pair] {
             let counts = (u64::from(shape.pods()), u64::from(shape.cliques()));
             assert_eq!(counts, counted(shape), "{shape:?}");
         }

@@ -209,6 +209,37 @@ impl Stage<'_> {
         Ok((start, self.progress.marks()))
     }
 
+    /// Gives a set another template and measures until everything has it.
+    pub(crate) fn update(&mut self, shape: Shape, name: &str, replicas: u32) -> Result<Updated> {
+        self.audit.read()?;
+        let before = Reading::take(&self.pids)?;
+        self.watch_for(Duration::ZERO)?;
+        let mut sets = Sets(self.world.connector.connect()?);
+        let start = self.world.clock.elapsed();
+        self.progress.begin(shape.goal(Some(replicas)), start);
+        sets.update(shape, name)?;
+        let mut look = Stopwatch::start();
+        loop {
+            self.see(Duration::from_millis(50))?;
+            let waited = self.world.clock.elapsed().saturating_sub(start);
+            if waited > LIMIT {
+                bail!("gave up on the update after {} s: {}", waited.as_secs(), self.progress);
+            }
+            if look.elapsed() > Duration::from_millis(100) {
+                look = Stopwatch::start();
+                if sets.is_updated(name)? {
+                    break;
+                }
+            }
+        }
+        let took = self.world.clock.elapsed().saturating_sub(start);
+        self.watch_for(Duration::ZERO)?;
+        let fewest_ready = self.progress.fewest_ready();
+        let writes = self.settle()?;
+        let cpu = Reading::take(&self.pids)?.since(&before).of(OPERATOR);
+        Ok(Updated { took, fewest_ready, writes: writes.accepted(of_operator), cpu_ms: cpu })
+    }
+
     /// Takes in what the watches report for a while.
     fn watch_for(&mut self, time: Duration) -> Result<()> {
         let watch = Stopwatch::start();
@@ -260,6 +291,15 @@ impl Stage<'_> {
     }
 }
 
+/// What an update took.
+pub(crate) struct Updated {
+    pub(crate) took: Duration,
+    pub(crate) fewest_ready: u32,
+    /// Of the operator.
+    pub(crate) writes: u32,
+    pub(crate) cpu_ms: u64,
+}
+
 /// Requests about sets.
 pub(crate) struct Sets(Connection);
 
@@ -271,6 +311,23 @@ impl Sets {
 
     pub(crate) fn scale(&mut self, name: &str, replicas: u32) -> Result<()> {
         self.patch(name, &json!({ "spec": { "replicas": replicas } }))
+    }
+
+    /// Changes the template of every clique.
+    fn update(&mut self, shape: Shape, name: &str) -> Result<()> {
+        let mut cliques = shape.set(name, 0)["spec"]["template"]["cliques"].clone();
+        for clique in cliques.as_array_mut().context("a set has cliques")? {
+            clique["spec"]["podSpec"]["containers"][0]["image"] = "new".into();
+        }
+        self.patch(name, &json!({ "spec": { "template": { "cliques": cliques } } }))
+    }
+
+    /// Whether an update was begun and has ended.
+    fn is_updated(&mut self, name: &str) -> Result<bool> {
+        let path = format!("{}/{name}", Kind::Set.path(NAMESPACE));
+        let set = self.0.expect("GET", &path, None)?;
+        let set: serde_json::Value = serde_json::from_str(&set)?;
+        Ok(!set["status"]["updateProgress"]["updateEndedAt"].is_null())
     }
 
     /// Asks for a reconcile that has nothing to do.
