@@ -9,11 +9,14 @@
 //! With `OnDelete` nothing is replaced: an update is over as soon as it is noticed.
 
 use grove_api::{
-    PodCliqueSet, annotations,
+    PodClique, PodCliqueSet, annotations,
     pod_clique_set::{PodCliqueSetUpdateProgress, UpdateStrategyType},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::hash;
+use crate::status::template_hash_label;
 
 pub mod clique;
 pub mod group;
@@ -54,6 +57,11 @@ impl<'a> Rollout<'a> {
             paused: is_paused(set),
             turn: progress.filter(|it| is_running(it)).map_or(Turn::Everybody, turn),
         }
+    }
+
+    /// Whether the set is at its present template, and nothing is on the way to it.
+    fn is_settled(&self) -> bool {
+        self.generation_hash.is_some() && self.turn == Turn::Everybody
     }
 
     /// Whether a standalone clique of this replica may begin an update.
@@ -105,6 +113,14 @@ pub fn is_held_back(set: &PodCliqueSet, generation_hash: &str) -> bool {
     let status = set.status.as_ref();
     let reported = status.and_then(|status| status.current_generation_hash.as_deref());
     is_paused(set) && reported.is_some_and(|reported| reported != generation_hash)
+}
+
+/// Whether a PodClique has the present template of its set, but calls it as another implementation does.
+/// It is left as it is until its pods have the name that we give it.
+pub fn is_taken_over(set: &PodCliqueSet, generation_hash: &str, clique: &PodClique) -> bool {
+    let label = template_hash_label(clique);
+    let is_current = || set::is_foreign(set) || Rollout::of(set, generation_hash).is_settled();
+    label.is_some_and(|label| !hash::is_ours(label)) && is_current()
 }
 
 /// A moment as Kubernetes writes it, in whole seconds.

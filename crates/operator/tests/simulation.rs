@@ -394,6 +394,46 @@ fn an_update_goes_on_wherever_the_operator_was_killed() {
     }
 }
 
+#[test]
+fn what_another_implementation_left_up_to_date_is_taken_over_without_touching_pods() {
+    for strategy in ["RollingRecreate", "OnDelete"] {
+        story(async move {
+            let mut one = small(2);
+            one["spec"]["updateStrategy"] = json!({ "type": strategy });
+            let mut cluster = settled(&[100], one).await;
+            cluster.kill();
+            cluster.tick().await;
+            // Hashes of another length, as that implementation computes them.
+            let rename = |object: &mut Value| {
+                let text = object.to_string();
+                let hashes: BTreeSet<&str> =
+                    text.split('"').filter(|word| grove_core::hash::is_ours(word)).collect();
+                let mut renamed = text.clone();
+                for hash in hashes {
+                    renamed = renamed.replace(hash, &format!("{hash}zz5"));
+                }
+                *object = serde_json::from_str(&renamed).unwrap();
+            };
+            for plural in ["podcliquesets", "podcliquescalinggroups", "podcliques", "pods"] {
+                for object in cluster.api.all(plural) {
+                    let name = object["metadata"]["name"].as_str().unwrap();
+                    cluster.api.edit(plural, name, rename);
+                }
+            }
+            let uids = uids(&cluster);
+            cluster.start();
+            cluster.until_settled(60).await;
+            cluster.run(60).await;
+            assert_eq!(deleted(&cluster), [""; 0]);
+            assert_eq!(self::uids(&cluster), uids);
+            // And from then on it is ours to update.
+            cluster.set_image(None, "b");
+            cluster.run(1).await;
+            assert_eq!(cluster.deleted.is_empty(), strategy == "OnDelete");
+        });
+    }
+}
+
 // === anything ===
 
 /// Something that happens.

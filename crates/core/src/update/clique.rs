@@ -5,6 +5,7 @@ use grove_api::{PodClique, labels, pod_clique::PodCliqueUpdateProgress};
 use jiff::Timestamp;
 
 use super::{Rollout, stamp};
+use crate::hash;
 use crate::pods::ObservedPod;
 
 /// A PodClique that may have to be updated.
@@ -97,6 +98,19 @@ pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a Obser
     clique.old_pods().filter(goes).collect()
 }
 
+/// Pods that have the present template under a name that another implementation gave it, as their
+/// PodClique has: they get the name that we give it, and after them the PodClique. Nothing when there is
+/// nothing to be taken over.
+pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<&'a ObservedPod>> {
+    let label = clique.label().filter(|label| !hash::is_ours(label))?;
+    // A template that has changed since is an update like any other.
+    if !rollout.is_settled() {
+        return None;
+    }
+    let same = |pod: &&ObservedPod| pod.template_hash.as_deref() == Some(label) && !pod.deleting;
+    Some(clique.pods.iter().filter(same).collect())
+}
+
 #[derive(PartialEq)]
 enum Step {
     Goes,
@@ -143,11 +157,14 @@ impl<'a> Clique<'a> {
         all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))
     }
 
+    fn label(&self) -> Option<&'a str> {
+        let all = self.object.metadata.labels.as_ref()?;
+        all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
+    }
+
     /// Whether its spec is that of the present template.
     fn has_new_spec(&self) -> bool {
-        let all = self.object.metadata.labels.as_ref();
-        let label = all.and_then(|all| all.get(labels::POD_TEMPLATE_HASH));
-        label.is_some_and(|label| label == self.template_hash)
+        self.label() == Some(self.template_hash)
     }
 
     fn is_target(&self, progress: &PodCliqueUpdateProgress, generation_hash: &str) -> bool {

@@ -71,11 +71,13 @@ fn begins(set: &PodCliqueSet, generation_hash: &str) -> bool {
     differs && !is_paused(set) && !is_foreign(set)
 }
 
-/// Whether the reported hash was computed in another way, for the template that the set still has.
-fn is_foreign(set: &PodCliqueSet) -> bool {
+/// Whether the reported hash was computed in another way, for the template that the set still has. While
+/// an update runs it is not known what has the template and what has not.
+pub(super) fn is_foreign(set: &PodCliqueSet) -> bool {
     set.status.as_ref().is_some_and(|status| {
         let hash = status.current_generation_hash.as_deref();
         hash.is_some_and(|hash| !hash::is_ours(hash))
+            && !status.update_progress.as_ref().is_some_and(is_running)
             && status.observed_generation.is_some()
             && status.observed_generation == set.metadata.generation
     })

@@ -56,6 +56,9 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let Some(place) = &observed.place else {
         return Decision::default();
     };
+    if let Some(pods) = update::clique::taken_over(&place.update(observed), &place.rollout()) {
+        return Decision { plan: take_over(observed, place, &pods), ..Decision::default() };
+    }
     let mut problem = None;
     let balance = balance(observed, place).unwrap_or_else(|error| {
         problem = Some(ReconcileError::rule(error.code(), error));
@@ -96,6 +99,20 @@ fn claims(observed: &Observed, place: &Place) -> claims::Decision {
     let owner = owner::of_clique(&observed.clique.object);
     let layout = Layout::of(&place.set.object);
     claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPclqResourceClaim)
+}
+
+/// Gives pods the hash of their template as we compute it, and then the PodClique.
+fn take_over(observed: &Observed, place: &Place, pods: &[&ObservedPod]) -> Plan {
+    let hash = [(labels::POD_TEMPLATE_HASH, place.template_hash.as_str())];
+    let reason = "taken over from another implementation";
+    let mut plan = Plan::default();
+    plan.step(pods.iter().filter_map(|pod| {
+        let meta = observed.stored.get(&pod.name)?.meta();
+        converge::labels(PODS, meta, hash, reason)
+    }));
+    let resource = Resource::of::<PodClique>();
+    plan.step(converge::labels(resource, &observed.clique.meta, hash, reason));
+    plan
 }
 
 /// The status, if it differs from the stored one.

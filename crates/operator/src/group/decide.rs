@@ -171,7 +171,7 @@ fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &m
             Some(live) if let Some(reason) = replaced.get(&index) => {
                 writes.push(converge::delete(Resource::of::<PodClique>(), &live.meta, reason));
             }
-            Some(live) if follows_template => {
+            Some(live) if follows_template && !is_taken_over(place, live) => {
                 writes.extend(template.write(wanted, Some(live)));
             }
             Some(live) => writes.extend(template.put_labels_back(wanted, live)),
@@ -184,6 +184,11 @@ fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &m
 fn follows_template(place: &Place<'_>) -> bool {
     let set = place.layout.set();
     update::is_on_delete(set) && !update::is_held_back(set, &place.hashes.generation)
+}
+
+/// Whether a member waits for its pods to be taken over from another implementation.
+fn is_taken_over(place: &Place<'_>, member: &Object<PodClique>) -> bool {
+    update::is_taken_over(place.layout.set(), &place.hashes.generation, &member.object)
 }
 
 /// The replicas of which all members are made anew, with the reason: an update has come to them, or

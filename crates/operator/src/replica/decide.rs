@@ -78,7 +78,9 @@ pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> De
     let held_back = update::is_held_back(&seen.set.object, &seen.set.hashes().generation);
     for place in layout.standalone_cliques(seen.index) {
         let live = seen.cliques.get(&place.name).map(|live| &live.object);
-        if held_back && live.is_some() {
+        let generation = &seen.set.hashes().generation;
+        let is_taken_over = |live| update::is_taken_over(&seen.set.object, generation, live);
+        if live.is_some_and(|live| held_back || is_taken_over(live)) {
             continue;
         }
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
