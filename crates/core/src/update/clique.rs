@@ -129,8 +129,9 @@ fn step(
     if let Some(selected) = selected {
         let replaced = selected.completed.len() + 1;
         let renewed = staying().filter(|pod| pod.ready && clique.is_new(pod)).count();
-        // A clique that was scaled in meanwhile has fewer pods than were replaced.
-        if staying().any(|pod| pod.name == selected.current) || renewed < replaced.min(wanted) {
+        // A clique that was scaled in meanwhile has no place for the replacements of all that went.
+        let places = wanted.saturating_sub(clique.old_pods().count());
+        if staying().any(|pod| pod.name == selected.current) || renewed < replaced.min(places) {
             return Step::Goes;
         }
     }

@@ -270,6 +270,22 @@ fn scaling_during_an_update_does_not_stop_it() {
 }
 
 #[test]
+fn a_selected_pod_that_scaling_in_took_needs_no_replacement() {
+    let mut run = Run::new(3, 1);
+    run.change("b");
+    run.report(&rolling("B", 0));
+    run.object.spec.replicas = 2;
+    run.pods.remove(0);
+    run.settle(&rolling("B", 0));
+    assert_eq!(run.take_log().matches('-').count(), 1, "the next one goes");
+    for _ in 0..3 {
+        run.all_ready();
+        run.settle(&rolling("B", 0));
+    }
+    assert_eq!(run.progress(), "B/b ended None");
+}
+
+#[test]
 fn a_pause_finishes_the_pod_that_is_under_way_and_begins_no_other() {
     let mut run = Run::new(3, 1);
     run.change("b");
