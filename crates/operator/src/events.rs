@@ -4,6 +4,7 @@
 //! only what a user would want to read: changes of references, gates and statuses are not told.
 //! Failures are told when somebody has to do something about them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
@@ -178,7 +179,7 @@ pub(crate) fn group_replicas_deleted(
 pub(crate) fn occurrence<K>(
     object: &Object<K>,
     severity: Severity,
-    reason: &'static str,
+    reason: impl Into<Cow<'static, str>>,
     action: &'static str,
     message: String,
 ) -> Occurrence
@@ -194,7 +195,7 @@ where
         uid: meta.uid.clone(),
         resource_version: meta.resource_version,
     };
-    Occurrence { about, severity, reason, action, message }
+    Occurrence { about, severity, reason: reason.into(), action, message }
 }
 
 /// Records all of them.
