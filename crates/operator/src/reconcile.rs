@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_api::labels;
-use grove_backends::Registry;
+use grove_backends::{BackendError, Registry};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
@@ -23,6 +23,9 @@ use crate::world::World;
 
 /// Failed attempts after which a cache has shown whatever there is.
 const PATIENCE_WITH_CACHES: u32 = 3;
+
+/// Failures in a row after which a user hears of what usually passes by itself.
+pub(crate) const PATIENCE: u32 = 3;
 
 /// What a reconcile works with.
 pub(crate) struct Context {
@@ -60,14 +63,14 @@ pub(crate) struct GangKey {
 /// Why a scheduler does not know or do what a gang or a set says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendProblem {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: String,
     pub(crate) message: String,
 }
 
 impl BackendProblem {
     /// Reason and message.
     pub(crate) fn told(&self) -> (&str, &str) {
-        (self.reason, &self.message)
+        (&self.reason, &self.message)
     }
 }
 
@@ -135,7 +138,7 @@ impl Problems {
             more => format!(" (and {more} more gangs)"),
         };
         let message = format!("PodGang {}: {}{more}", gang.name, problem.message);
-        Some(BackendProblem { message, ..*problem })
+        Some(BackendProblem { message, reason: problem.reason.clone() })
     }
 
     /// The problems of a set, by replica.
@@ -170,6 +173,13 @@ impl ReconcileError {
         let (class, retry_after) = (error.class(), error.retry_after());
         let to_report = matches!(class, Class::Invalid | Class::Denied);
         Self { code, message: error.to_string(), class, retry_after, to_report }
+    }
+
+    /// A scheduler backend failed after so many failures. One that is a program of its own may be out of
+    /// reach for long.
+    pub(crate) fn of_backend(code: ErrorCode, error: &BackendError, failures: u32) -> Self {
+        let failed = Self::failed(code, error);
+        Self { to_report: failed.to_report || failures >= PATIENCE, ..failed }
     }
 
     /// Something that we do not see has the name of an object to be created. It may be our own that
@@ -232,8 +242,9 @@ mod tests {
         let (set, other) = (ObjectKey::new("n", "a"), ObjectKey::new("n", "b"));
         let gang =
             |set: &ObjectKey, name: &str| GangKey { set: set.clone(), name: name.to_owned() };
-        let problem =
-            |message: &str| Some(BackendProblem { reason: "Refused", message: message.to_owned() });
+        let problem = |message: &str| {
+            Some(BackendProblem { reason: "Refused".into(), message: message.to_owned() })
+        };
         problems.note_gang(&gang(&set, "a-1"), problem("second"));
         problems.note_gang(&gang(&set, "a-0"), problem("first"));
         problems.note_gang(&gang(&other, "b-0"), problem("theirs"));

@@ -34,7 +34,7 @@ use crate::options::{Options, WebhookAddress};
 use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
 use crate::world::World;
-use crate::{clique, crds, gang, group, replica, set, webhooks};
+use crate::{clique, crds, gang, group, outage, replica, set, webhooks};
 
 /// Field manager of the operator's writes.
 const MANAGER: &str = "grove-operator";
@@ -69,7 +69,7 @@ pub enum OperatorError {
 /// Runs the operator until `env.shutdown`.
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
-    let backends = Registry::new(&configuration.scheduler)?;
+    let backends = Registry::new(&configuration.scheduler, &env)?;
     backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
     // Before anything answers: a part that has not started yet is not known to be missing.
@@ -277,16 +277,17 @@ impl Parts<'_> {
         start.controller("podcliquescalinggroup-controller", queue, groups, |context, attempt| {
             Box::pin(async move { group::reconcile(&context, attempt).await })
         });
-        let queue = clique::queue(&context.world, self.env);
+        let cliques = clique::queue(&context.world, self.env);
         start.controller(
             "podclique-controller",
-            queue,
+            cliques.clone(),
             concurrency.pod_clique,
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
-        let queue = gang::queue(&context.world, self.env);
-        gang::follow_installations(&context.world, &sets, &queue, &stage);
-        start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
+        let gangs = gang::queue(&context.world, self.env);
+        gang::follow_installations(&context.world, &sets, &gangs, &stage);
+        outage::follow(&context, &gangs, &cliques, &stage);
+        start.controller("podgang", gangs, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })
         });
     }

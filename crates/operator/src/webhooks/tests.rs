@@ -13,7 +13,8 @@ use super::*;
 fn schedulers() -> Schedulers {
     let profiles = vec![SchedulerProfile::named(DEFAULT_SCHEDULER)];
     let default_profile_name = DEFAULT_SCHEDULER.to_owned();
-    let backends = Registry::new(&Scheduler { profiles, default_profile_name }).unwrap();
+    let backends = Registry::new(&Scheduler { profiles, default_profile_name }, &Env::system());
+    let backends = backends.unwrap();
     Schedulers { backends, objects: Cached::default() }
 }
 
@@ -115,7 +116,7 @@ impl Backend for Incapable {
         _: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
         _: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let occasion = if old.is_some() { "changed" } else { "new" };
         Box::pin(async move { Err(format!("no {occasion} sets here")) })
     }
