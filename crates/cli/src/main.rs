@@ -1,6 +1,7 @@
 //! The `grove` binary: reads the command line, runs one command, turns its outcome into an exit code.
 
 mod args;
+mod backend_check;
 mod backends;
 mod crds;
 mod exit;
@@ -16,7 +17,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Parser as _;
 
-use args::{Arguments, Command};
+use args::{Arguments, BackendCommand, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
@@ -32,6 +33,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Crds { output_dir: None } => print(&crds::render())?,
         Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
         Command::Backends { config, output } => print(&backends::run(config, *output)?)?,
+        Command::Backend(BackendCommand::Check(arguments)) => return backend_check::run(arguments),
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Validate { filename, config } => {
             let report = validate::run(filename, config.as_deref())?;
@@ -61,7 +63,13 @@ fn note(text: &str) {
 fn refused_arguments(error: &clap::Error) -> Exit {
     // Nothing is left to tell anybody when the terminal itself is gone.
     let _ = error.print();
-    if error.use_stderr() { Exit::Refused } else { Exit::Success }
+    // For those who check a backend, 1 says that the backend is at fault.
+    let of_backend = std::env::args_os().nth(1).is_some_and(|command| command == "backend");
+    match error.use_stderr() {
+        true if of_backend => Exit::BadConfiguration,
+        true => Exit::Refused,
+        false => Exit::Success,
+    }
 }
 
 fn report(result: anyhow::Result<Exit>) -> Exit {
