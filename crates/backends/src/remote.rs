@@ -26,7 +26,6 @@ use grove_runtime::endpoint::{CallError, Endpoint, EndpointConfig, IdentityFiles
 use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::rng::Rng;
-use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
@@ -62,7 +61,8 @@ pub struct Remote {
     reviews: Semaphore,
     /// What it said it is, the last time it could be asked.
     description: Mutex<Option<Description>>,
-    /// Whether the last call went wrong.
+    /// Whether the last call went wrong. A program that was not asked yet is looked after as well: a
+    /// start waits for nobody.
     failing: watch::Sender<bool>,
     /// How often it was looked after since a call went well.
     probes: AtomicU32,
@@ -127,7 +127,7 @@ impl Remote {
             rng: env.rng.fork(name),
             reviews: Semaphore::new(REVIEWS),
             description: Mutex::default(),
-            failing: watch::Sender::new(false),
+            failing: watch::Sender::new(true),
             probes: AtomicU32::new(0),
             handed: Mutex::default(),
         })
@@ -154,7 +154,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Completes when it answers again after a call went wrong. What failed meanwhile can be tried again.
+    /// Completes when it answers for the first time, or again after a call went wrong. What failed
+    /// meanwhile can be tried again.
     pub async fn recovered(&self) {
         // The sender lives in `self`.
         let _ = self.failing.subscribe().wait_for(|failing| *failing).await;
@@ -401,16 +402,6 @@ impl Backend for Remote {
     fn acts_on(&self, key: &str) -> bool {
         let description = lock(&self.description);
         description.as_ref().is_none_or(|one| one.acts_on.iter().any(|known| known == key))
-    }
-
-    /// A program that does not answer may come.
-    fn init<'a>(&'a self, _: &'a Client) -> BoxFuture<'a, Result<(), BackendError>> {
-        Box::pin(async move {
-            if let Err(error) = self.describe().await {
-                tracing::warn!(%error, "goes on without; it is asked again");
-            }
-            Ok(())
-        })
     }
 
     fn sync_pod_gang<'a>(

@@ -23,7 +23,7 @@ use grove_runtime::write::{Verb, Write};
 use crate::events;
 use crate::objects::{Object, Pod, Set};
 use crate::plan::act;
-use crate::reconcile::{Context, ReconcileError};
+use crate::reconcile::{Context, ReconcileError, ask};
 use crate::world::World;
 
 mod decide;
@@ -139,7 +139,7 @@ async fn prepare(
         set: place.map(|place| &place.set.object),
         objects: &context.world.scheduler_objects,
     };
-    let prepared = attempt.outside(backend.prepare_pods(pods)).await;
+    let prepared = ask(attempt, backend, backend.prepare_pods(pods)).await;
     prepared.map_err(|error| ReconcileError::of_backend(code, &error, attempt.failures))
 }
 

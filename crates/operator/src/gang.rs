@@ -14,7 +14,7 @@ use grove_runtime::store::Store;
 
 use crate::events;
 use crate::objects::{Object, Set};
-use crate::reconcile::{BackendProblem, Context, GangKey, PATIENCE, ReconcileError};
+use crate::reconcile::{BackendProblem, Context, GangKey, PATIENCE, ReconcileError, ask};
 use crate::world::{World, set_of};
 
 /// Gangs that a backend may have to look at: new ones, changed ones, those that go, and those whose
@@ -115,8 +115,7 @@ pub(crate) async fn reconcile(
         };
         backend.sync_pod_gang(handed, cluster)
     };
-    // Gangs of other schedulers do not wait for a program that is slow.
-    let done = if backend.remote().is_some() { attempt.outside(done).await } else { done.await };
+    let done = ask(&attempt, backend, done).await;
     if let Some(set) = &set {
         let key = GangKey { set: set.meta.key.clone(), name: gang.meta.key.name.to_string() };
         context.problems.note_gang(&key, problem(&done, attempt.failures));

@@ -39,7 +39,11 @@ async fn follow_one(
 ) {
     loop {
         remote.recovered().await;
-        tracing::info!(scheduler = remote.name(), url = remote.url(), "answers again");
+        tracing::info!(
+            scheduler = remote.name(),
+            url = remote.url(),
+            "the scheduler backend answers"
+        );
         gangs.retry(|gang| {
             // The news that a gang is gone may be for any backend.
             let gang = context.world.gangs.store.get(gang);

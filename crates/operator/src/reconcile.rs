@@ -5,10 +5,12 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_api::labels;
-use grove_backends::{BackendError, Registry};
+use grove_backends::{Backend, BackendError, Registry};
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::controller::Attempt;
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -43,6 +45,15 @@ pub(crate) struct Context {
     pub(crate) held_cliques: Coalesce,
     pub(crate) held_groups: Coalesce,
     pub(crate) pace_of_sets: Pace,
+}
+
+/// Waits for a backend. Keys of other schedulers do not wait for one that is a program of its own.
+pub(crate) async fn ask<K, T>(
+    attempt: &Attempt<K>,
+    backend: &dyn Backend,
+    call: BoxFuture<'_, T>,
+) -> T {
+    if backend.remote().is_some() { attempt.outside(call).await } else { call.await }
 }
 
 /// What keeps replicas of sets and their gangs from being as they should. Reported by the sets; kept

@@ -135,8 +135,7 @@ async fn gangs_of_another_program_outlive_its_death() {
     let before = namespace.names(PODS);
     let more = json!({ "spec": { "replicas": 3 } });
     namespace.patch(GROUPS, "x-0-decode/scale", more).await;
-    until_backend(&namespace, "False", &["PodGang x-0-decode-1: ", &url, "SyncPodGang", "refused"])
-        .await;
+    until_backend(&namespace, "False", &[&url, "SyncPodGang PodGang crew/x-0", "refused"]).await;
     namespace
         .until_is("cliques without pods say why", |state| {
             state.get(CLIQUES, "x-0-decode-2-leader").is_some_and(|clique| {
@@ -239,5 +238,43 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
     until_backend(&taken, "False", &["Crew taken/x-0 is not owned by PodGang taken/x-0"]).await;
     let crews = world.mirror_of(&[CREWS]).await.namespace("taken");
     assert_eq!(crews.object(CREWS, "x-0")["spec"]["members"], 9);
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_program_that_is_stuck_holds_up_nobody_else() {
+    let world = world();
+    let pki = Pki::new("real-stuck");
+    let program = Program::start(&pki, Shown::Certificate, 0);
+    let url = program.url();
+    let configuration = configuration(&pki, &url, ", failurePolicy: Ignore");
+    let operator = world.operator(setup(&configuration)).await;
+    let mirror = world.mirror().await;
+    let namespace = mirror.new_namespace("stuck").await;
+    let crews = world.mirror_of(&[CREWS]).await.namespace("stuck");
+    // More gangs and cliques than there are workers.
+    namespace.create(SETS, &sets::with_replicas(set_for(SCHEDULER), 6)).await;
+    crews.until_is("every gang has its crew", |state| state.of(CREWS).len() == 12).await;
+    namespace.until_is("all pods are there", |state| state.of(PODS).len() == 30).await;
+
+    // A label that it acts on wakes all gangs, and more replicas all workers of cliques.
+    program.signal("STOP");
+    let moved = json!({
+        "metadata": { "labels": { "crew.example.com/queue": "fast" } }, "spec": { "replicas": 12 },
+    });
+    namespace.patch(SETS, "x", moved).await;
+    until_backend(&namespace, "False", &[&url, "SyncPodGang", "no answer within 2s"]).await;
+    others_come_up(&mirror, "others").await;
+
+    program.signal("CONT");
+    until_backend(&namespace, "True", &[]).await;
+    crews
+        .until_is("every crew is in the new queue", |state| {
+            let crews = state.of(CREWS);
+            crews.len() == 24 && crews.iter().all(|crew| crew["spec"]["queue"] == "fast")
+        })
+        .await;
+    namespace.until_is("all pods are there", |state| state.of(PODS).len() == 60).await;
     operator.stop().await;
 }

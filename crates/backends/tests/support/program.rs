@@ -105,6 +105,12 @@ impl Program {
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}/", self.port)
     }
+
+    /// Stops it (`STOP`) or lets it go on (`CONT`).
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
 }
 
 /// SIGKILL, as bad as it gets.
