@@ -39,7 +39,7 @@ fn configuration(pki: &Pki, url: &str, more: &str) -> String {
     let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|file| pki.path(file));
     format!(
         "scheduler: {{profiles: [{{name: {SCHEDULER}, config: {{endpoint: {{url: '{url}', \
-         caFile: '{ca}', certFile: '{cert}', keyFile: '{key}', timeout: 2s, \
+         caFile: '{ca}', certFile: '{cert}', keyFile: '{key}', \
          kinds: [{{group: crew.example.com, version: v1, plural: crews, kind: Crew}}]{more}}}}}}}]}}"
     )
 }
@@ -88,7 +88,7 @@ async fn gangs_of_another_program_outlive_its_death() {
     let pki = Pki::new("real-outlive");
     let program = Program::start(&pki, Shown::Certificate, 0);
     let (url, port) = (program.url(), program.port);
-    let configuration = configuration(&pki, &url, "");
+    let configuration = configuration(&pki, &url, ", timeout: 2s");
     let operator = world.operator(setup(&configuration)).await;
     let mirror = world.mirror().await;
     let namespace = mirror.new_namespace("crew").await;
@@ -177,7 +177,7 @@ async fn a_program_may_come_late_when_failures_are_ignored() {
     // A port that is free again.
     let port = Program::start(&pki, Shown::Certificate, 0).port;
     let url = format!("https://127.0.0.1:{port}/");
-    let configuration = configuration(&pki, &url, ", failurePolicy: Ignore");
+    let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
     let operator = world.operator(setup(&configuration)).await;
     let mirror = world.mirror().await;
     let namespace = mirror.new_namespace("late").await;
@@ -211,7 +211,7 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
     let (pki, other) = (Pki::new("real-renewed"), Pki::new("real-other"));
     let program = Program::start(&other, Shown::Certificate, 0);
     let (url, port) = (program.url(), program.port);
-    let configuration = configuration(&pki, &url, ", failurePolicy: Ignore");
+    let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
     let operator = world.operator(setup(&configuration)).await;
     let mirror = world.mirror().await;
     let namespace = mirror.new_namespace("renewed").await;
@@ -248,7 +248,8 @@ async fn a_program_that_is_stuck_holds_up_nobody_else() {
     let pki = Pki::new("real-stuck");
     let program = Program::start(&pki, Shown::Certificate, 0);
     let url = program.url();
-    let configuration = configuration(&pki, &url, ", failurePolicy: Ignore");
+    // Workers that waited for it would have no time for anybody else.
+    let configuration = configuration(&pki, &url, ", timeout: 5s, failurePolicy: Ignore");
     let operator = world.operator(setup(&configuration)).await;
     let mirror = world.mirror().await;
     let namespace = mirror.new_namespace("stuck").await;
@@ -264,7 +265,7 @@ async fn a_program_that_is_stuck_holds_up_nobody_else() {
         "metadata": { "labels": { "crew.example.com/queue": "fast" } }, "spec": { "replicas": 12 },
     });
     namespace.patch(SETS, "x", moved).await;
-    until_backend(&namespace, "False", &[&url, "SyncPodGang", "no answer within 2s"]).await;
+    until_backend(&namespace, "False", &[&url, "SyncPodGang", "no answer within 5s"]).await;
     others_come_up(&mirror, "others").await;
 
     program.signal("CONT");
