@@ -162,8 +162,10 @@ impl Remote {
         loop {
             let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.clock.sleep(Backoff::ABSENT.after(probes, &self.rng)).await;
-            if self.describe().await.is_ok() {
-                return;
+            let Err(error) = self.describe().await else { return };
+            // A long row of failures needs no line for each.
+            if probes.is_power_of_two() {
+                tracing::warn!(%error, probes, "the scheduler backend is asked again");
             }
         }
     }
