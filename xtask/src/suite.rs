@@ -70,18 +70,21 @@ struct Suite {
 impl Suite {
     fn run_all(&mut self, arguments: &TestArguments) -> Result<()> {
         let filter = arguments.filter.as_deref();
-        if arguments.only == Some(Half::Real) {
-            return self.real_tests(filter, true);
-        }
-        if filter.is_none() && !self.checks()? {
+        if filter.is_none() && arguments.only != Some(Half::Real) && !self.checks()? {
             return Ok(());
         }
-        self.pure_tests(filter)?;
+        if arguments.only != Some(Half::Real) {
+            self.pure_tests(filter)?;
+        }
         if arguments.only == Some(Half::Pure) {
             self.summary.skip_ignored();
-            return Ok(());
+        } else {
+            self.real_tests(filter, arguments.only.is_some() || in_ci())?;
         }
-        self.real_tests(filter, in_ci())
+        match filter.filter(|_| self.summary.is_empty()) {
+            Some(filter) => bail!("no test has a name that contains {filter:?}"),
+            None => Ok(()),
+        }
     }
 
     /// Format, house rules, lints and licences; stops at the first that fails.

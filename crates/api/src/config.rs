@@ -12,6 +12,7 @@ use crate::{
     open_enum::open_enum,
 };
 
+mod endpoint;
 mod file;
 mod resolve;
 mod scheduler;
@@ -30,7 +31,7 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 const KUBE_SCHEDULER: &str = "kube-scheduler";
 /// The KAI scheduler.
 pub const KAI_SCHEDULER: &str = "kai-scheduler";
-/// Canonical names of all scheduler backends.
+/// Canonical names of the scheduler backends that are a part of Grove.
 pub const SCHEDULER_PROFILES: [&str; 5] =
     [DEFAULT_SCHEDULER, KAI_SCHEDULER, "volcano", "lpx-scheduler", "grove-scheduler"];
 
@@ -265,7 +266,7 @@ pub struct Scheduler {
 /// One active backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerProfile {
-    /// Canonical name, one of [`SCHEDULER_PROFILES`].
+    /// Canonical name: one of [`SCHEDULER_PROFILES`], or any other with an [`endpoint`](Self::endpoint).
     pub name: String,
     /// [`DEFAULT_SCHEDULER`] only: whether gangs become Workload objects. Not set means undecided.
     pub gang_scheduling: Option<bool>,
@@ -274,6 +275,52 @@ pub struct SchedulerProfile {
     /// [`KAI_SCHEDULER`] only: whether Grove makes the PodGroups. Not set means yes; without them KAI's
     /// own pod grouper makes them from the PodGangs.
     pub create_pod_groups: Option<bool>,
+    /// Where the backend answers when it is a program of its own.
+    pub endpoint: Option<BackendEndpoint>,
+}
+
+/// A scheduler backend that is a program of its own and answers over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendEndpoint {
+    /// `https://` URL.
+    pub url: String,
+    /// PEM file with the authorities that may have signed its certificate.
+    pub ca_file: String,
+    /// PEM file with the certificate that the operator shows, if any.
+    pub cert_file: Option<String>,
+    /// PEM file with the key of that certificate.
+    pub key_file: Option<String>,
+    /// File with the bearer token that the operator shows, if any.
+    pub token_file: Option<String>,
+    /// How long a call may take.
+    pub timeout: GoDuration,
+    /// What happens to sets and pods while it cannot be asked.
+    pub failure_policy: FailurePolicy,
+    /// Kinds of the objects that it wants for gangs.
+    pub kinds: Vec<BackendKind>,
+}
+
+open_enum! {
+    /// What happens to sets and pods of a backend that cannot be asked.
+    pub enum FailurePolicy {
+        /// Sets are refused and pods wait.
+        Fail = "Fail",
+        /// Sets are admitted with a warning, and pods get the name of the scheduler only.
+        Ignore = "Ignore",
+    }
+}
+
+/// A namespaced kind of object that belongs to a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendKind {
+    /// API group.
+    pub group: String,
+    /// Version inside the group.
+    pub version: String,
+    /// Lower-case plural, as in URLs.
+    pub plural: String,
+    /// Kind, as in manifests.
+    pub kind: String,
 }
 
 impl SchedulerProfile {
@@ -284,6 +331,7 @@ impl SchedulerProfile {
             gang_scheduling: None,
             default_queue: None,
             create_pod_groups: None,
+            endpoint: None,
         }
     }
 }

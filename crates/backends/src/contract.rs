@@ -1,5 +1,6 @@
 //! What Grove asks of a scheduler.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::objects::SchedulerObject;
+use crate::remote::Remote;
 
 /// One scheduler.
 ///
@@ -86,16 +88,16 @@ pub trait Backend: Send + Sync {
         pods: Pods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>>;
 
-    /// Whether the scheduler can do what a set asks for; the error is shown to its user. `old` is
-    /// there when an existing set is changed.
+    /// Whether the scheduler can do what a set asks for; the error, or the warnings, are shown to its
+    /// user. `old` is there when an existing set is changed.
     fn validate<'a>(
         &'a self,
         set: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
         objects: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let _ = (set, old, objects);
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// What the scheduler does for a set only in part, as things are in the cluster. Shown in a
@@ -104,23 +106,28 @@ pub trait Backend: Send + Sync {
         let _ = (set, objects);
         Vec::new()
     }
+
+    /// The program that is asked instead, for a backend that is none of ours.
+    fn remote(&self) -> Option<&Remote> {
+        None
+    }
 }
 
 /// What a scheduler can do for a workload, in words for people who compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// What it is told about a gang.
-    pub objects: &'static str,
+    pub objects: Cow<'static, str>,
     /// The minimum of each clique.
-    pub minimum: &'static str,
+    pub minimum: Cow<'static, str>,
     /// Several cliques together.
-    pub gang: &'static str,
+    pub gang: Cow<'static, str>,
     /// Places in the topology.
-    pub topology: &'static str,
+    pub topology: Cow<'static, str>,
     /// Queues.
-    pub queue: &'static str,
+    pub queue: Cow<'static, str>,
     /// Priority of the gang.
-    pub priority: &'static str,
+    pub priority: Cow<'static, str>,
 }
 
 /// Pods that are about to be created.
@@ -173,6 +180,9 @@ pub trait Objects: Send + Sync {
     /// One object.
     fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>>;
 
+    /// The objects that a gang owns, this life of it or an earlier one.
+    fn of_gang(&self, resource: &Resource, gang: &ObjectKey) -> Vec<Arc<SchedulerObject>>;
+
     /// Whether the cluster serves a kind.
     fn is_served(&self, resource: &Resource) -> bool;
 }
@@ -216,7 +226,7 @@ impl Preparation {
 #[error("scheduler backend {backend:?}: {message}")]
 pub struct BackendError {
     backend: String,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     class: Class,
     retry_after: Option<Duration>,
@@ -227,10 +237,14 @@ pub struct BackendError {
 impl BackendError {
     /// The workload asks for something that somebody has to change. The reason is that of the event
     /// and the condition that tell it.
-    pub fn invalid(backend: &str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn invalid(
+        backend: &str,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             backend: backend.to_owned(),
-            reason,
+            reason: reason.into(),
             message: message.into(),
             class: Class::Invalid,
             retry_after: None,
@@ -259,7 +273,7 @@ impl BackendError {
     pub fn write(backend: &str, error: WriteError) -> Self {
         Self {
             backend: backend.to_owned(),
-            reason: "SchedulerObjectRefused",
+            reason: "SchedulerObjectRefused".into(),
             message: error.to_string(),
             class: error.class(),
             retry_after: error.retry_after(),
@@ -267,9 +281,14 @@ impl BackendError {
         }
     }
 
+    /// The same failure of another class.
+    pub(crate) fn with_class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
     /// One word, for conditions and events.
-    pub fn reason(&self) -> &'static str {
-        self.reason
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 }
 

@@ -41,12 +41,12 @@ impl Backend for KaiScheduler {
     fn capabilities(&self, _: &dyn Objects) -> Capabilities {
         let by = if self.creates_pod_groups { "PodGroup" } else { "PodGroup, by its pod grouper" };
         Capabilities {
-            objects: by,
-            minimum: "enforced",
-            gang: "enforced",
-            topology: "enforced",
-            queue: if self.default_queue.is_some() { "optional" } else { "required" },
-            priority: "yes",
+            objects: by.into(),
+            minimum: "enforced".into(),
+            gang: "enforced".into(),
+            topology: "enforced".into(),
+            queue: if self.default_queue.is_some() { "optional" } else { "required" }.into(),
+            priority: "yes".into(),
         }
     }
 
@@ -89,8 +89,8 @@ impl Backend for KaiScheduler {
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
         _: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { self.accepts(set) })
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        Box::pin(async { self.accepts(set).map(|()| Vec::new()) })
     }
 }
 

@@ -33,32 +33,32 @@ impl Backend for KubeScheduler {
 
     fn capabilities(&self, objects: &dyn Objects) -> Capabilities {
         let plain = Capabilities {
-            objects: "none",
-            minimum: "gates only",
-            gang: "gates only",
-            topology: "ignored",
-            queue: "none",
-            priority: "none",
+            objects: "none".into(),
+            minimum: "gates only".into(),
+            gang: "gates only".into(),
+            topology: "ignored".into(),
+            queue: "none".into(),
+            priority: "none".into(),
         };
         let enforced = Capabilities {
-            minimum: "enforced",
-            gang: "if every pod counts",
-            topology: "one required level, if the gate is on",
-            priority: "yes",
+            minimum: "enforced".into(),
+            gang: "if every pod counts".into(),
+            topology: "one required level, if the gate is on".into(),
+            priority: "yes".into(),
             ..plain.clone()
         };
         match Api::served(objects).filter(|_| self.gang_scheduling) {
             None => plain,
             Some(Api::V1alpha2) => {
-                Capabilities { objects: "Workload, PodGroup (v1alpha2)", ..enforced }
+                Capabilities { objects: "Workload, PodGroup (v1alpha2)".into(), ..enforced }
             }
             Some(Api::V1beta1) => {
-                Capabilities { objects: "Workload, PodGroup (v1beta1)", ..enforced }
+                Capabilities { objects: "Workload, PodGroup (v1beta1)".into(), ..enforced }
             }
             Some(Api::Composite) => Capabilities {
-                objects: "Workload, PodGroup, CompositePodGroup",
-                gang: "enforced",
-                topology: "required levels",
+                objects: "Workload, PodGroup, CompositePodGroup".into(),
+                gang: "enforced".into(),
+                topology: "required levels".into(),
                 ..enforced
             },
         }
@@ -87,9 +87,9 @@ impl Backend for KubeScheduler {
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
         _: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let verdict = if self.gang_scheduling { one_priority(set) } else { Ok(()) };
-        Box::pin(async { verdict })
+        Box::pin(async { verdict.map(|()| Vec::new()) })
     }
 
     fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {

@@ -8,16 +8,19 @@
 //! What a backend wants its scheduler to know is a pure function of the gang and of the scheduler's
 //! objects ([`Backend::plan`]); the operator keeps those objects in memory and watches them.
 //!
-//! A new backend is a module here and a line in [`Registry::new`].
+//! A new backend is a module here and a line in [`Registry::new`], or a program of its own that is asked over
+//! HTTPS ([`Remote`]); [`conformance`] finds out whether such a program keeps the contract.
 
 #![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
 
+pub mod conformance;
 mod contract;
 mod kai_scheduler;
 mod kube_scheduler;
 mod lpx_scheduler;
 mod objects;
 mod registry;
+mod remote;
 mod topology;
 mod volcano;
 
@@ -26,6 +29,7 @@ pub use contract::{
 };
 pub use objects::{Cached, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};
+pub use remote::Remote;
 
 /// The page for those who write a backend; its example is compiled with the tests.
 #[cfg(doctest)]

@@ -23,12 +23,12 @@ impl Backend for LpxScheduler {
 
     fn capabilities(&self, _: &dyn Objects) -> Capabilities {
         Capabilities {
-            objects: "none",
-            minimum: "external",
-            gang: "external",
-            topology: "refused",
-            queue: "none",
-            priority: "none",
+            objects: "none".into(),
+            minimum: "external".into(),
+            gang: "external".into(),
+            topology: "refused".into(),
+            queue: "none".into(),
+            priority: "none".into(),
         }
     }
 
@@ -42,8 +42,9 @@ impl Backend for LpxScheduler {
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
         _: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        let verdict = if topology::constrained(set).is_empty() { Ok(()) } else { Err(CONSTRAINED) };
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        let verdict =
+            if topology::constrained(set).is_empty() { Ok(Vec::new()) } else { Err(CONSTRAINED) };
         Box::pin(async move { verdict.map_err(str::to_owned) })
     }
 }
@@ -62,7 +63,7 @@ mod tests {
         };
         let pack = json!({ "pack": { "required": "rack" } });
         let cases = [
-            (json!({ "cliques": [{ "name": "a" }] }), Ok(())),
+            (json!({ "cliques": [{ "name": "a" }] }), Ok(Vec::new())),
             (json!({ "topologyConstraint": pack }), Err(CONSTRAINED.to_owned())),
             (
                 json!({ "cliques": [{ "name": "a", "topologyConstraint": pack }] }),

@@ -7,7 +7,7 @@ use grove_api::PodGang;
 use grove_runtime::cache::Caches;
 use grove_runtime::merge;
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
-use grove_runtime::store::Store;
+use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::watch::Selection;
 use grove_runtime::write::{Precondition, Verb, Write};
@@ -64,33 +64,40 @@ impl SchedulerObject {
     }
 }
 
-/// A cache for every kind that a backend named.
+/// A cache for every kind that a backend named, with its objects by gang.
 #[derive(Clone, Default)]
-pub struct Cached(Arc<BTreeMap<Resource, Store<SchedulerObject>>>);
+pub struct Cached(Arc<BTreeMap<Resource, (Store<SchedulerObject>, Index)>>);
 
 impl Cached {
     /// Starts the caches.
     pub fn start(caches: &mut Caches, backends: &Registry) -> Self {
         let mut start = |resource: Resource| {
-            let declared = caches.declare(Selection::all(resource.clone())).optional();
-            (resource, caches.start(declared))
+            let mut declared = caches.declare(Selection::all(resource.clone())).optional();
+            let by_gang = declared
+                .index(|object: &SchedulerObject| object.gang().map(|gang| gang.to_string()));
+            (resource, (caches.start(declared), by_gang))
         };
         Self(Arc::new(backends.kinds().into_iter().map(&mut start).collect()))
     }
 
     /// The caches.
     pub fn stores(&self) -> impl Iterator<Item = &Store<SchedulerObject>> {
-        self.0.values()
+        self.0.values().map(|(store, _)| store)
     }
 }
 
 impl Objects for Cached {
     fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
-        self.0.get(resource)?.get(key)
+        self.0.get(resource)?.0.get(key)
+    }
+
+    fn of_gang(&self, resource: &Resource, gang: &ObjectKey) -> Vec<Arc<SchedulerObject>> {
+        let kind = self.0.get(resource);
+        kind.map(|(store, index)| store.by(*index, &gang.to_string())).unwrap_or_default()
     }
 
     fn is_served(&self, resource: &Resource) -> bool {
-        self.0.get(resource).is_some_and(Store::is_served)
+        self.0.get(resource).is_some_and(|(store, _)| store.is_served())
     }
 }
 
@@ -166,6 +173,13 @@ pub(crate) mod testkit {
     impl Objects for Given {
         fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
             self.objects.get(&(resource.clone(), key.clone())).cloned()
+        }
+
+        fn of_gang(&self, resource: &Resource, gang: &ObjectKey) -> Vec<Arc<SchedulerObject>> {
+            let all = self.objects.iter().filter(|((kind, _), _)| kind == resource);
+            all.filter(|(_, object)| object.gang().as_ref() == Some(gang))
+                .map(|(_, object)| object.clone())
+                .collect()
         }
 
         fn is_served(&self, resource: &Resource) -> bool {

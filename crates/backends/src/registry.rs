@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
 use grove_api::{PodGang, labels};
+use grove_runtime::process::Env;
 use grove_runtime::resource::Resource;
 use kube::Client;
 
@@ -12,6 +13,7 @@ use crate::contract::{Backend, BackendError};
 use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
 use crate::lpx_scheduler::{self, LpxScheduler};
+use crate::remote::Remote;
 use crate::volcano::{self, Volcano};
 
 /// Backends by name.
@@ -30,6 +32,14 @@ pub enum RegistryError {
          {DEFAULT_SCHEDULER:?}"
     )]
     Unsupported(String),
+    /// An endpoint that cannot be asked.
+    #[error("scheduler.profiles: {name:?}: config.endpoint.url: {wrong}")]
+    Endpoint {
+        /// Name of the profile.
+        name: String,
+        /// What is wrong.
+        wrong: String,
+    },
     /// A backend could not be set up.
     #[error(transparent)]
     Init(#[from] BackendError),
@@ -38,9 +48,15 @@ pub enum RegistryError {
 impl Registry {
     /// The backends of the profiles, not set up yet. The configuration always has one for the
     /// scheduler of Kubernetes.
-    pub fn new(scheduler: &Scheduler) -> Result<Self, RegistryError> {
+    pub fn new(scheduler: &Scheduler, env: &Env) -> Result<Self, RegistryError> {
         let backend = |profile: &SchedulerProfile| -> Result<Arc<dyn Backend>, RegistryError> {
-            match profile.name.as_str() {
+            let name = profile.name.as_str();
+            if let Some(endpoint) = &profile.endpoint {
+                let remote = Remote::new(name, endpoint, env);
+                let unusable = |wrong| RegistryError::Endpoint { name: name.to_owned(), wrong };
+                return Ok(Arc::new(remote.map_err(unusable)?));
+            }
+            match name {
                 DEFAULT_SCHEDULER => Ok(Arc::new(KubeScheduler {
                     gang_scheduling: profile.gang_scheduling == Some(true),
                 })),
@@ -50,7 +66,7 @@ impl Registry {
                 })),
                 volcano::NAME => Ok(Arc::new(Volcano)),
                 lpx_scheduler::NAME => Ok(Arc::new(LpxScheduler)),
-                name => Err(RegistryError::Unsupported(name.to_owned())),
+                _ => Err(RegistryError::Unsupported(name.to_owned())),
             }
         };
         let backends = scheduler.profiles.iter().map(backend).collect::<Result<_, _>>()?;
@@ -120,7 +136,7 @@ mod tests {
         let file = format!(
             "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{scheduler}"
         );
-        Registry::new(&OperatorConfiguration::from_yaml(&file).unwrap().scheduler)
+        Registry::new(&OperatorConfiguration::from_yaml(&file).unwrap().scheduler, &Env::system())
     }
 
     #[test]
@@ -152,6 +168,21 @@ mod tests {
         let label = (labels::SCHEDULER_NAME.to_owned(), "gone".to_owned());
         gang.metadata.labels = Some([label].into());
         assert_eq!(registry.for_gang(&gang).name(), DEFAULT_SCHEDULER);
+    }
+
+    #[test]
+    fn a_profile_with_an_endpoint_is_a_program_of_its_own() {
+        let endpoint = "url: 'https://crew.example.com/', caFile: /ca, tokenFile: /token, \
+                        kinds: [{group: crew.example.com, version: v1, plural: crews, kind: Crew}]";
+        let profile =
+            format!("{{name: crew, default: true, config: {{endpoint: {{{endpoint}}}}}}}");
+        let registry = registry(&format!("scheduler: {{profiles: [{profile}]}}")).unwrap();
+        let crew = registry.default_backend();
+        assert_eq!(crew.name(), "crew");
+        assert_eq!(crew.remote().unwrap().url(), "https://crew.example.com/");
+        assert!(registry.get(DEFAULT_SCHEDULER).unwrap().remote().is_none());
+        let kinds: Vec<_> = registry.kinds().iter().map(Resource::api_version).collect();
+        assert_eq!(kinds, ["crew.example.com/v1"]);
     }
 
     #[test]

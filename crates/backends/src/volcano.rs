@@ -32,12 +32,12 @@ impl Backend for Volcano {
 
     fn capabilities(&self, _: &dyn Objects) -> Capabilities {
         Capabilities {
-            objects: "PodGroup",
-            minimum: "enforced",
-            gang: "enforced",
-            topology: "refused",
-            queue: "optional, must be open",
-            priority: "yes",
+            objects: "PodGroup".into(),
+            minimum: "enforced".into(),
+            gang: "enforced".into(),
+            topology: "refused".into(),
+            queue: "optional, must be open".into(),
+            priority: "yes".into(),
         }
     }
 
@@ -88,8 +88,8 @@ impl Backend for Volcano {
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
         objects: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async { accepts(set, objects) })
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        Box::pin(async { accepts(set, objects).map(|()| Vec::new()) })
     }
 }
 

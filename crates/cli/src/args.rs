@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::backend_check::CheckArguments;
 use crate::exit;
 use crate::operator::OperatorArguments;
 use crate::rollout::RolloutCommand;
@@ -66,6 +67,9 @@ pub(crate) enum Command {
     /// Follow, list, pause or resume the updates of a PodCliqueSet
     #[command(subcommand)]
     Rollout(RolloutCommand),
+    /// Work with a scheduler backend that is a program of its own
+    #[command(subcommand)]
+    Backend(BackendCommand),
     /// Check PodCliqueSet manifests as the cluster would
     ///
     /// Every PodCliqueSet gets its defaults and is checked against the schema and the rules of the
@@ -91,6 +95,24 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+}
+
+/// What to do with a scheduler backend.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackendCommand {
+    /// Take a scheduler backend through the contract and report what is missing
+    ///
+    /// The program at URL is asked everything that the operator asks: in order, twice, late and
+    /// together. It is asked about objects that are made up; nothing is written to a cluster. Each
+    /// check is one line on standard output:
+    ///
+    ///     ok      what holds
+    ///     FAILED  what does not: sent ...; came ...; wanted ...
+    ///
+    /// Exit code 0 when everything holds, 1 when something does not, 2 when the command line or a file it
+    /// names cannot be used.
+    #[command(verbatim_doc_comment)]
+    Check(CheckArguments),
 }
 
 /// Format of an answer.

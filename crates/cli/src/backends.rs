@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use grove_backends::{Backend, Capabilities, Objects, Registry, SchedulerObject};
+use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
 use serde_json::{Value, json};
 
@@ -18,14 +19,15 @@ use crate::table;
 /// The answer, with a final newline.
 pub(crate) fn run(config: &Path, output: Output) -> anyhow::Result<String> {
     let configuration = operator::load(config)?;
-    let registry = Registry::new(&configuration.scheduler)?;
+    let registry = Registry::new(&configuration.scheduler, &Env::system())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
     let served = runtime.block_on(discover(&registry))?;
     let default = registry.default_backend().name();
-    let rows: Vec<Row<'_>> = registry.all().map(|backend| Row::of(backend, &served)).collect();
+    let rows = registry.all().map(|backend| Row::of(backend, &served));
+    let rows = runtime.block_on(futures::future::join_all(rows));
     Ok(match output {
         Output::Text => text(&rows, default),
         Output::Json => format!("{:#}\n", json(&rows, default)),
@@ -39,6 +41,10 @@ struct Served(BTreeMap<Resource, bool>);
 impl Objects for Served {
     fn get(&self, _: &Resource, _: &ObjectKey) -> Option<Arc<SchedulerObject>> {
         None
+    }
+
+    fn of_gang(&self, _: &Resource, _: &ObjectKey) -> Vec<Arc<SchedulerObject>> {
+        Vec::new()
     }
 
     fn is_served(&self, resource: &Resource) -> bool {
@@ -77,17 +83,27 @@ struct Row<'a> {
     name: &'a str,
     /// `group/version plural`, and whether it is served.
     kinds: Vec<(String, bool)>,
+    /// Of a program of its own: where it is, and why it cannot be asked.
+    endpoint: Option<(String, Option<String>)>,
     capabilities: Capabilities,
 }
 
 impl<'a> Row<'a> {
-    fn of(backend: &'a dyn Backend, served: &Served) -> Self {
+    async fn of(backend: &'a dyn Backend, served: &Served) -> Self {
+        let endpoint = match backend.remote() {
+            None => None,
+            Some(remote) => {
+                let problem = remote.describe().await.err().map(|error| error.to_string());
+                Some((remote.url(), problem))
+            }
+        };
         let kind = |one: Resource| {
             (format!("{}/{} {}", one.group, one.version, one.plural), served.is_served(&one))
         };
         Self {
             name: backend.name(),
             kinds: backend.kinds().into_iter().map(kind).collect(),
+            endpoint,
             capabilities: backend.capabilities(served),
         }
     }
@@ -98,24 +114,34 @@ fn text(rows: &[Row<'_>], default: &str) -> String {
     let mut table = vec![header.map(str::to_owned)];
     for Row { name, capabilities: can, .. } in rows {
         let mark = if *name == default { " (default)" } else { "" };
+        let can = can.clone();
         let cells = [can.objects, can.minimum, can.gang, can.topology, can.queue, can.priority];
-        let [objects, minimum, gang, topology, queue, priority] = cells.map(str::to_owned);
+        let [objects, minimum, gang, topology, queue, priority] =
+            cells.map(std::borrow::Cow::into_owned);
         table.push([format!("{name}{mark}"), objects, minimum, gang, topology, queue, priority]);
     }
     let served = |served: bool| if served { "served" } else { "not served" };
     let kinds = rows.iter().flat_map(|row| &row.kinds);
     let kinds = kinds.map(|(kind, is)| format!("{kind}: {}\n", served(*is)));
-    table::columns(&table) + &kinds.collect::<String>()
+    let endpoints = rows.iter().filter_map(|row| match row.endpoint.as_ref()? {
+        (url, None) => Some(format!("{url}: reachable\n")),
+        (_, Some(problem)) => Some(format!("{problem}\n")),
+    });
+    table::columns(&table) + &kinds.chain(endpoints).collect::<String>()
 }
 
 fn json(rows: &[Row<'_>], default: &str) -> Value {
     rows.iter()
-        .map(|Row { name, kinds, capabilities: can }| {
+        .map(|Row { name, kinds, endpoint, capabilities: can }| {
             let kinds: BTreeMap<_, _> = kinds.iter().cloned().collect();
+            let endpoint = endpoint.as_ref().map(|(url, problem)| {
+                json!({ "url": url, "reachable": problem.is_none(), "problem": problem })
+            });
             json!({
                 "name": name,
                 "default": *name == default,
                 "served": kinds,
+                "endpoint": endpoint,
                 "capabilities": {
                     "objects": can.objects, "minimum": can.minimum, "gang": can.gang,
                     "topology": can.topology, "queue": can.queue, "priority": can.priority,

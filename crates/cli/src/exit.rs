@@ -9,7 +9,7 @@ pub(crate) enum Exit {
     Success = 0,
     /// The command line, or what it asked to check, makes no sense; or what it waits for did not come.
     Refused = 1,
-    /// The operator configuration cannot be used.
+    /// The operator configuration, or what is said about a backend to check, cannot be used.
     BadConfiguration = 2,
     /// The cluster, or an address of this machine, cannot be used.
     NoConnection = 4,
@@ -26,8 +26,9 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
-  1  bad arguments, manifests with errors, or a set that is gone or not complete in time
-  2  operator configuration cannot be loaded or is invalid
+  1  bad arguments, manifests with errors, a set that is gone or not complete in time, or a backend that
+     breaks the contract
+  2  operator configuration cannot be loaded or is invalid, or bad arguments of grove backend
   3  topology could not be synchronised at start
   4  connection to the cluster, or a server of the operator, could not be set up
   5  a scheduler backend could not be initialised

@@ -2,6 +2,7 @@
 
 mod age;
 mod args;
+mod backend_check;
 mod backends;
 mod cluster;
 mod crds;
@@ -24,7 +25,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Parser as _;
 
-use args::{Arguments, Command};
+use args::{Arguments, BackendCommand, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
@@ -40,6 +41,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Crds { output_dir: None } => print(&crds::render())?,
         Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
         Command::Backends { config, output } => print(&backends::run(config, *output)?)?,
+        Command::Backend(BackendCommand::Check(arguments)) => return backend_check::run(arguments),
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Tree(arguments) => return wait(tree::run(arguments)),
         Command::Rollout(command) => return wait(rollout::run(command)),
@@ -80,7 +82,13 @@ fn note(text: &str) {
 fn refused_arguments(error: &clap::Error) -> Exit {
     // Nothing is left to tell anybody when the terminal itself is gone.
     let _ = error.print();
-    if error.use_stderr() { Exit::Refused } else { Exit::Success }
+    // For those who check a backend, 1 says that the backend is at fault.
+    let of_backend = std::env::args_os().nth(1).is_some_and(|command| command == "backend");
+    match error.use_stderr() {
+        true if of_backend => Exit::BadConfiguration,
+        true => Exit::Refused,
+        false => Exit::Success,
+    }
 }
 
 fn report(result: anyhow::Result<Exit>) -> Exit {

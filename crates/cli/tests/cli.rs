@@ -56,6 +56,7 @@ fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_crds", stdout(&["crds", "--help"]));
     insta::assert_snapshot!("help_validate", stdout(&["validate", "--help"]));
     insta::assert_snapshot!("help_backends", stdout(&["backends", "--help"]));
+    insta::assert_snapshot!("help_backend_check", stdout(&["backend", "check", "--help"]));
     insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
     insta::assert_snapshot!("help_tree", stdout(&["tree", "--help"]));
     insta::assert_snapshot!("help_rollout", stdout(&["rollout", "--help"]));

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
+#[path = "../../backends/tests/support/program.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
+mod program;
 mod support;
 
 use std::collections::BTreeSet;
@@ -10,7 +13,8 @@ use std::fs;
 use std::process::Command;
 
 use grove_runtime::rng::Rng;
-use serde_json::Value;
+use program::{Pki, Program, Shown};
+use serde_json::{Value, json};
 use support::{DEADLINE, FLEET, Operator, configuration};
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll;
@@ -67,11 +71,17 @@ fn backends_are_compared_as_the_cluster_is() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
     let config = cluster.directory().join("backends.yaml");
-    let text = "apiVersion: operator.config.grove.io/v1alpha1\n\
-                kind: OperatorConfiguration\n\
-                scheduler: {profiles: [{name: default-scheduler, config: {gangScheduling: true}}, \
-                {name: kai-scheduler, default: true}, {name: volcano}]}\n";
-    fs::write(&config, text).unwrap();
+    let text = |endpoint: &str| {
+        format!(
+            "apiVersion: operator.config.grove.io/v1alpha1\n\
+             kind: OperatorConfiguration\n\
+             scheduler: {{profiles: [{{name: default-scheduler, config: {{gangScheduling: true}}}}, \
+             {{name: kai-scheduler, default: true}}, {{name: volcano}}, \
+             {{name: crew-scheduler, config: {{endpoint: {endpoint}}}}}]}}\n"
+        )
+    };
+    let nowhere = "{url: 'https://127.0.0.1:1/', caFile: /none/ca.crt, tokenFile: /none/token}";
+    fs::write(&config, text(nowhere)).unwrap();
     let backends = |output: &str| {
         let answer = Command::new(env!("CARGO_BIN_EXE_grove"))
             .args(["backends", "--output", output, "--config"])
@@ -84,10 +94,26 @@ fn backends_are_compared_as_the_cluster_is() {
     };
     insta::assert_snapshot!(backends("text"));
     let rows: Value = serde_json::from_str(&backends("json")).unwrap();
-    assert_eq!(rows[1]["name"], "kai-scheduler");
-    assert_eq!(rows[1]["default"], true);
-    assert_eq!(rows[1]["served"]["scheduling.run.ai/v2alpha2 podgroups"], false);
-    assert_eq!(rows[0]["served"]["scheduling.k8s.io/v1alpha3 compositepodgroups"], true);
+    assert_eq!(rows[2]["name"], "kai-scheduler");
+    assert_eq!(rows[2]["default"], true);
+    assert_eq!(rows[2]["served"]["scheduling.run.ai/v2alpha2 podgroups"], false);
+    assert_eq!(rows[1]["served"]["scheduling.k8s.io/v1alpha3 compositepodgroups"], true);
+    assert_eq!(rows[0]["endpoint"]["reachable"], false);
+
+    let pki = Pki::new("compared");
+    let program = Program::start(&pki, Shown::Token, 0);
+    let endpoint = format!(
+        "{{url: '{}', caFile: '{}', tokenFile: '{}'}}",
+        program.url(),
+        pki.path("ca.crt"),
+        pki.path("token")
+    );
+    fs::write(&config, text(&endpoint)).unwrap();
+    let rows: Value = serde_json::from_str(&backends("json")).unwrap();
+    let reachable = json!({ "url": program.url(), "reachable": true, "problem": null });
+    assert_eq!(rows[0]["endpoint"], reachable);
+    assert_eq!(rows[0]["capabilities"]["objects"], "Crew");
+    assert_eq!(rows[2]["endpoint"], Value::Null);
 }
 
 // === kills ===

@@ -26,7 +26,7 @@ use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::events;
 use crate::objects::{Object, Pod, Set};
 use crate::plan::act;
-use crate::reconcile::{Context, ReconcileError};
+use crate::reconcile::{Context, ReconcileError, ask};
 use crate::world::World;
 
 mod decide;
@@ -92,7 +92,7 @@ pub(crate) async fn reconcile(
     let Some(observed) = observe(&context.world, &attempt.key) else {
         return Ok(None);
     };
-    let preparation = prepare(context, &observed).await;
+    let preparation = prepare(context, &attempt, &observed).await;
     let setup = Setup { preparation: &preparation, init_image: context.init_image.as_deref() };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
@@ -128,7 +128,11 @@ pub(crate) async fn reconcile(
 }
 
 /// What the scheduler wants to find in the pods that are missing.
-async fn prepare(context: &Context, observed: &Observed) -> Result<Preparation, ReconcileError> {
+async fn prepare(
+    context: &Context,
+    attempt: &Attempt<ObjectKey>,
+    observed: &Observed,
+) -> Result<Preparation, ReconcileError> {
     let Some(draft) = decide::draft(observed) else { return Ok(Preparation::default()) };
     let code = ErrorCode::BuildPodResource;
     let scheduler = draft["spec"]["schedulerName"].as_str();
@@ -150,7 +154,8 @@ async fn prepare(context: &Context, observed: &Observed) -> Result<Preparation, 
         set: place.map(|place| &place.set.object),
         objects: &context.world.scheduler_objects,
     };
-    backend.prepare_pods(pods).await.map_err(|error| ReconcileError::failed(code, &error))
+    let prepared = ask(attempt, backend, backend.prepare_pods(pods)).await;
+    prepared.map_err(|error| ReconcileError::of_backend(code, &error, attempt.failures))
 }
 
 async fn write_status(

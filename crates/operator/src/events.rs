@@ -4,6 +4,7 @@
 //! only what a user would want to read: changes of references, gates and statuses are not told.
 //! Failures are told when somebody has to do something about them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use grove_api::condition::{Condition, FALSE, min_available::BREACHED};
@@ -304,7 +305,7 @@ pub(crate) fn group_replicas_deleted(
 pub(crate) fn occurrence<K>(
     object: &Object<K>,
     severity: Severity,
-    reason: &'static str,
+    reason: impl Into<Cow<'static, str>>,
     action: &'static str,
     message: String,
 ) -> Occurrence
@@ -320,7 +321,7 @@ where
         uid: meta.uid.clone(),
         resource_version: meta.resource_version,
     };
-    Occurrence { about, severity, reason, action, message }
+    Occurrence { about, severity, reason: reason.into(), action, message }
 }
 
 /// Records all of them.
@@ -406,7 +407,7 @@ mod tests {
         let missing = ReconcileError::rule(ErrorCode::SyncPclqResourceClaim, "no template");
         let told = claims_missing(&clique(), Some(&missing), &[]).unwrap();
         assert_eq!(
-            (told.reason, told.message.as_str()),
+            (&*told.reason, told.message.as_str()),
             ("ResourceClaimCreateFailed", "no template")
         );
         let known = missing.report(jiff::Timestamp::UNIX_EPOCH).unwrap();

@@ -3,7 +3,7 @@
 
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
-use grove_backends::{BackendError, Cluster, Gang, SchedulerObject};
+use grove_backends::{Backend, BackendError, Cluster, Gang, SchedulerObject};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Severity;
@@ -14,11 +14,8 @@ use grove_runtime::store::Store;
 
 use crate::events;
 use crate::objects::{Object, Set};
-use crate::reconcile::{BackendProblem, Context, GangKey, ReconcileError};
+use crate::reconcile::{BackendProblem, Context, GangKey, PATIENCE, ReconcileError, ask};
 use crate::world::{World, set_of};
-
-/// Failures in a row after which a user hears of what usually passes by itself.
-const PATIENCE: u32 = 3;
 
 /// Gangs that a backend may have to look at: new ones, changed ones, those that go, and those whose
 /// objects somebody changed.
@@ -96,6 +93,11 @@ pub(crate) async fn reconcile(
 ) -> Result<Due, ReconcileError> {
     let Some(gang) = context.world.gangs.store.get(&attempt.key) else {
         context.problems.forget_gang(&attempt.key);
+        let remotes = context.backends.all().filter_map(Backend::remote);
+        for remote in remotes {
+            let told = attempt.outside(remote.pod_gang_gone(&attempt.key)).await;
+            told.map_err(|error| ReconcileError::failed(ErrorCode::DeletePodGangs, &error))?;
+        }
         return Ok(None);
     };
     let backend = context.backends.for_gang(&gang.object);
@@ -104,15 +106,16 @@ pub(crate) async fn reconcile(
     let owner = gang.meta.controller.as_ref().map(|owner| &owner.uid);
     let set = set.filter(|set| Some(&set.meta.uid) == owner);
     let done = if gang.meta.deleting {
-        backend.pod_gang_deleted(&gang.object, cluster).await
+        backend.pod_gang_deleted(&gang.object, cluster)
     } else {
         let handed = Gang {
             object: &gang.object,
             set: set.as_ref().map(|set| &set.object),
             objects: &context.world.scheduler_objects,
         };
-        backend.sync_pod_gang(handed, cluster).await
+        backend.sync_pod_gang(handed, cluster)
     };
+    let done = ask(&attempt, backend, done).await;
     if let Some(set) = &set {
         let key = GangKey { set: set.meta.key.clone(), name: gang.meta.key.name.to_string() };
         context.problems.note_gang(&key, problem(&done, attempt.failures));
@@ -128,7 +131,8 @@ pub(crate) async fn reconcile(
 fn problem(done: &Result<(), BackendError>, failures: u32) -> Option<BackendProblem> {
     let error = done.as_ref().err()?;
     let lasting = matches!(error.class(), Class::Invalid | Class::Denied) || failures >= PATIENCE;
-    let problem = || BackendProblem { reason: error.reason(), message: error.to_string() };
+    let problem =
+        || BackendProblem { reason: error.reason().to_owned(), message: error.to_string() };
     lasting.then(problem)
 }
 
@@ -137,7 +141,7 @@ fn tell(context: &Context, gang: &Object<PodGang>, error: &BackendError) {
     if error.class() != Class::Invalid {
         return;
     }
-    let (reason, message) = (error.reason(), error.to_string());
+    let (reason, message) = (error.reason().to_owned(), error.to_string());
     let told = events::occurrence(gang, Severity::Warning, reason, "SyncPodGang", message);
     events::tell(&context.events.component("scheduler-backend"), [told]);
 }

@@ -23,6 +23,7 @@ mod gang;
 mod group;
 mod objects;
 mod options;
+mod outage;
 mod plan;
 mod reconcile;
 mod registration;

@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_api::labels;
-use grove_backends::Registry;
+use grove_backends::{Backend, BackendError, Registry};
 use grove_runtime::class::{Class, Classed};
-use grove_runtime::controller::Due;
+use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -24,6 +25,9 @@ use crate::world::World;
 
 /// Failed attempts after which a cache has shown whatever there is.
 const PATIENCE_WITH_CACHES: u32 = 3;
+
+/// Failures in a row after which a user hears of what usually passes by itself.
+pub(crate) const PATIENCE: u32 = 3;
 
 /// What a reconcile works with.
 pub(crate) struct Context {
@@ -54,6 +58,15 @@ impl Context {
     }
 }
 
+/// Waits for a backend. Keys of other schedulers do not wait for one that is a program of its own.
+pub(crate) async fn ask<K, T>(
+    attempt: &Attempt<K>,
+    backend: &dyn Backend,
+    call: BoxFuture<'_, T>,
+) -> T {
+    if backend.remote().is_some() { attempt.outside(call).await } else { call.await }
+}
+
 /// What keeps replicas of sets and their gangs from being as they should. Reported by the sets; kept
 /// in memory because everybody finds out again after a restart.
 pub(crate) struct Problems {
@@ -72,14 +85,14 @@ pub(crate) struct GangKey {
 /// Why a scheduler does not know or do what a gang or a set says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendProblem {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: String,
     pub(crate) message: String,
 }
 
 impl BackendProblem {
     /// Reason and message.
     pub(crate) fn told(&self) -> (&str, &str) {
-        (self.reason, &self.message)
+        (&self.reason, &self.message)
     }
 }
 
@@ -147,7 +160,7 @@ impl Problems {
             more => format!(" (and {more} more gangs)"),
         };
         let message = format!("PodGang {}: {}{more}", gang.name, problem.message);
-        Some(BackendProblem { message, ..*problem })
+        Some(BackendProblem { message, reason: problem.reason.clone() })
     }
 
     /// The problems of a set, by replica.
@@ -182,6 +195,13 @@ impl ReconcileError {
         let (class, retry_after) = (error.class(), error.retry_after());
         let to_report = matches!(class, Class::Invalid | Class::Denied);
         Self { code, message: error.to_string(), class, retry_after, to_report }
+    }
+
+    /// A scheduler backend failed after so many failures. One that is a program of its own may be out of
+    /// reach for long.
+    pub(crate) fn of_backend(code: ErrorCode, error: &BackendError, failures: u32) -> Self {
+        let failed = Self::failed(code, error);
+        Self { to_report: failed.to_report || failures >= PATIENCE, ..failed }
     }
 
     /// Something that we do not see has the name of an object to be created. It may be our own that
@@ -254,8 +274,9 @@ mod tests {
         let (set, other) = (ObjectKey::new("n", "a"), ObjectKey::new("n", "b"));
         let gang =
             |set: &ObjectKey, name: &str| GangKey { set: set.clone(), name: name.to_owned() };
-        let problem =
-            |message: &str| Some(BackendProblem { reason: "Refused", message: message.to_owned() });
+        let problem = |message: &str| {
+            Some(BackendProblem { reason: "Refused".into(), message: message.to_owned() })
+        };
         problems.note_gang(&gang(&set, "a-1"), problem("second"));
         problems.note_gang(&gang(&set, "a-0"), problem("first"));
         problems.note_gang(&gang(&other, "b-0"), problem("theirs"));

@@ -38,7 +38,7 @@ use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
 use crate::replica::ReplicaKey;
 use crate::world::World;
-use crate::{clique, crds, gang, group, replica, set, webhooks};
+use crate::{clique, crds, gang, group, outage, replica, set, webhooks};
 
 /// Field manager of the operator's writes.
 const MANAGER: &str = "grove-operator";
@@ -80,7 +80,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     if mnnvl {
         compute_domains::preflight(&client).await?;
     }
-    let backends = Registry::new(&configuration.scheduler)?;
+    let backends = Registry::new(&configuration.scheduler, &env)?;
     backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
     // Before anything answers: a part that has not started yet is not known to be missing.
@@ -297,11 +297,12 @@ impl Parts<'_> {
             concurrency.pod_clique,
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
+        let gangs = gang::queue(&context.world, self.env);
+        gang::follow_installations(&context.world, &sets, &gangs, &stage);
+        outage::follow(&context, &gangs, &cliques, &stage);
         let queues = Queues { sets: sets.clone(), replicas, groups, cliques };
         queues.follow_apis(&context.world, &stage);
-        let queue = gang::queue(&context.world, self.env);
-        gang::follow_installations(&context.world, &sets, &queue, &stage);
-        start.controller("podgang", queue, concurrency.pod_gang, |context, attempt| {
+        start.controller("podgang", gangs, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })
         });
     }

@@ -154,7 +154,7 @@ fn limit(context: &Context, set: &PodCliqueSet, children: &Children) -> Option<B
         limits.extend(decide::left_behind(pods, backend.name()));
     }
     let messages: Vec<_> = limits.iter().map(|limit| limit.message.as_str()).collect();
-    let (reason, message) = (limits.first()?.reason, messages.join("; "));
+    let (reason, message) = (limits.first()?.reason.into(), messages.join("; "));
     Some(BackendProblem { reason, message })
 }
 

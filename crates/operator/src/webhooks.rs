@@ -89,11 +89,13 @@ async fn validate(request: &Request, context: &Context, schedulers: &Schedulers)
         None => admission::validate_create(&new, context),
         Some(old) => admission::validate_update(&new, old, context),
     };
-    if verdict.is_allowed()
-        && new.metadata.deletion_timestamp.is_none()
-        && let Err(detail) = ask_backend(&new, old.as_ref(), schedulers).await
-    {
-        verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
+    if verdict.is_allowed() && new.metadata.deletion_timestamp.is_none() {
+        match ask_backend(&new, old.as_ref(), schedulers).await {
+            Ok(warnings) => verdict.warnings.extend(warnings),
+            Err(detail) => {
+                verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
+            }
+        }
     }
     let answer = verdict.message().map_or_else(Verdict::allow, Verdict::deny);
     answer.warn(verdict.warnings)
@@ -104,7 +106,7 @@ async fn ask_backend(
     new: &PodCliqueSet,
     old: Option<&PodCliqueSet>,
     schedulers: &Schedulers,
-) -> Result<(), String> {
+) -> Result<Vec<String>, String> {
     let first = new.spec.template.cliques.first();
     let name = first.and_then(|clique| clique.spec.pod_spec.scheduler_name());
     let backend = schedulers.backends.for_pods(name).ok_or_else(|| {

@@ -94,7 +94,7 @@ async fn sequence(namespace: Namespace, rng: Rng) {
             1 => scale(&namespace, GROUPS, "x-0-decode", 1 + pick(3)).await,
             2 => scale(&namespace, CLIQUES, "x-0-router", 1 + pick(3)).await,
             3..=5 => {
-                set_image(&namespace, ["a", "b", "c"][usize::try_from(pick(3)).unwrap()]).await
+                set_image(&namespace, ["a", "b", "c"][usize::try_from(pick(3)).unwrap()]).await;
             }
             6 => {
                 if let Some(pod) = any_pod {

@@ -5,6 +5,9 @@
 //! (the *fence*), so that the next run does not decide on a state that it has changed itself. A
 //! cache that has not caught up after half a minute is listed again; until it has, the key waits:
 //! deciding on a stale state is what the fence is there to prevent.
+//!
+//! A run that waits for somebody else's program says so ([`Attempt::outside`]) and then does not count
+//! against the number of runs at once: a slow program holds up its own keys, not those of others.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use tokio::sync::Notify;
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
@@ -46,6 +50,40 @@ pub struct Attempt<K> {
     pub failures: u32,
     /// To be passed to the writer with every write.
     pub fence: Fence,
+    outside: Arc<Outside>,
+}
+
+impl<K> Attempt<K> {
+    /// Waits for something that this process has no hand in, and lets another key run meanwhile.
+    /// Whoever is waited for bounds how many are.
+    pub async fn outside<F: Future>(&self, waiting: F) -> F::Output {
+        let _place = Place::leave(self.outside.clone());
+        waiting.await
+    }
+}
+
+/// How many runs wait for something outside.
+#[derive(Debug, Default)]
+struct Outside {
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+/// The place of a run that is taken again when it goes on.
+struct Place(Arc<Outside>);
+
+impl Place {
+    fn leave(outside: Arc<Outside>) -> Self {
+        outside.count.fetch_add(1, Ordering::AcqRel);
+        outside.changed.notify_one();
+        Self(outside)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What a successful run asks for: to be woken at a time even if nothing happens.
@@ -63,6 +101,7 @@ pub struct Controller<K> {
     fences: Fences,
     /// Writes that a cache has not seen yet, oldest first.
     unseen: VecDeque<Unseen>,
+    outside: Arc<Outside>,
 }
 
 struct Unseen {
@@ -99,6 +138,7 @@ impl<K: Key> Controller<K> {
             leadership,
             fences: caches.progress(),
             unseen: VecDeque::new(),
+            outside: Arc::default(),
         }
     }
 
@@ -139,7 +179,9 @@ impl<K: Key> Controller<K> {
         let mut lost = std::pin::pin!(leadership.lost(&clock));
         let mut open = true;
         while open || !running.is_empty() {
-            let room = running.len() < self.concurrency;
+            let outside = self.outside.clone();
+            let inside = running.len().saturating_sub(outside.count.load(Ordering::Acquire));
+            let room = inside < self.concurrency;
             let deadline = self.unseen.front().map(|unseen| unseen.deadline);
             tokio::select! {
                 biased;
@@ -151,8 +193,9 @@ impl<K: Key> Controller<K> {
                     self.relist_laggards();
                 }
                 ticket = queue.take(), if open && room => {
-                    running.push(attempt(ticket, self.name, clock.now(), reconcile));
+                    running.push(attempt(ticket, self.name, outside, clock.now(), reconcile));
                 }
+                () = outside.changed.notified() => {}
             }
             self.metrics.queue_depth(self.name, self.queue.depth());
         }
@@ -264,6 +307,7 @@ impl<K: Key> Controller<K> {
 async fn attempt<K, R, F, E>(
     ticket: Ticket<K>,
     controller: &'static str,
+    outside: Arc<Outside>,
     started: Instant,
     reconcile: &R,
 ) -> Outcome<K, E>
@@ -276,8 +320,12 @@ where
         "reconcile", controller, key = ?ticket.key, failures = ticket.failures
     );
     let fence = Fence::default();
-    let attempt =
-        Attempt { key: ticket.key.clone(), failures: ticket.failures, fence: fence.clone() };
+    let attempt = Attempt {
+        key: ticket.key.clone(),
+        failures: ticket.failures,
+        fence: fence.clone(),
+        outside,
+    };
     // The closure itself may panic, too.
     let run = AssertUnwindSafe(async { reconcile(attempt).await }).catch_unwind().instrument(span);
     let result = run.await.map_err(|payload| panic_message(&*payload));

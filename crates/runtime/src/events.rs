@@ -11,6 +11,7 @@
 mod correlate;
 mod object;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -80,7 +81,7 @@ pub struct Occurrence {
     /// Whether it is good news.
     pub severity: Severity,
     /// One word for programs: `PodCreateSuccessful`.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// What was being done: `CreatePod`.
     pub action: &'static str,
     /// The sentence for people; cut at 1 kB.

@@ -18,6 +18,7 @@ pub mod class;
 pub mod client;
 pub mod clock;
 pub mod controller;
+pub mod endpoint;
 pub mod events;
 pub mod fence;
 pub mod health;

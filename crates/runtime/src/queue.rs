@@ -64,6 +64,10 @@ struct Entry {
 }
 
 impl Entry {
+    fn waits_after_failure(&self) -> bool {
+        self.failures > 0 && self.due.is_some()
+    }
+
     fn forgettable(&self) -> bool {
         self.wish.is_none()
             && !self.running
@@ -131,6 +135,20 @@ impl<K: Key> Schedule<K> {
             let wish = entry.wish.unwrap_or(Wish { priority, since: now, sequence });
             entry.wish = Some(Wish { priority: wish.priority.min(priority), ..wish });
         });
+    }
+
+    /// Keys that wait after a failure.
+    pub fn failed(&self) -> Vec<K> {
+        let failed = self.entries.iter().filter(|(_, entry)| entry.waits_after_failure());
+        failed.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Runs a key at once that waits after a failure.
+    pub fn retry(&mut self, key: K, now: Instant) {
+        if self.entries.get(&key).is_some_and(Entry::waits_after_failure) {
+            self.change(key.clone(), |entry| entry.due = None);
+            self.want(key, Priority::ChildChange, now);
+        }
     }
 
     /// The most urgent key that may run, which then counts as running.
@@ -271,6 +289,16 @@ impl<K: Key> Queue<K> {
     /// Wants `key` to run.
     pub fn want(&self, key: K, priority: Priority) {
         self.schedule().want(key, priority, self.clock.now());
+        self.shared.1.notify_one();
+    }
+
+    /// Runs chosen keys at once that wait after a failure: what they failed on is said to be repaired.
+    pub fn retry(&self, of: impl Fn(&K) -> bool) {
+        // The choice may look into stores, which tell this queue of changes.
+        let failed = self.schedule().failed();
+        for key in failed.into_iter().filter(of) {
+            self.schedule().retry(key, self.clock.now());
+        }
         self.shared.1.notify_one();
     }
 

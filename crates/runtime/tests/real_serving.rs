@@ -475,7 +475,7 @@ fn a_repeated_event_is_one_object_with_a_count() {
             recorder.record(Occurrence {
                 about: about.clone(),
                 severity: Severity::Warning,
-                reason: "TestFailed",
+                reason: "TestFailed".into(),
                 action: "Test",
                 message: message.to_owned(),
             });

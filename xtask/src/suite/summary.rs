@@ -37,6 +37,11 @@ impl Summary {
         self.skipped += other.skipped;
     }
 
+    /// Whether there was no test at all, not even one that was left out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.ignored + self.skipped == 0
+    }
+
     /// The tests left out so far will not be run by anyone.
     pub(crate) fn skip_ignored(&mut self) {
         self.skipped += std::mem::take(&mut self.ignored);
@@ -110,6 +115,20 @@ test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 7 filtered out; fin
         assert_eq!(summary.to_string(), "13 passed, 1 failed, 3 skipped");
         summary.skip_ignored();
         assert_eq!(summary.to_string(), "13 passed, 1 failed, 3 skipped");
+    }
+
+    #[test]
+    fn a_run_without_any_test_is_told_from_one_that_left_tests_out() {
+        let result = |ignored: u32| {
+            Summary::parse(&format!(
+                "test result: ok. 0 passed; 0 failed; {ignored} ignored; 3 filtered"
+            ))
+        };
+        assert!(result(0).is_empty());
+        assert!(!result(1).is_empty());
+        let mut skipped = result(1);
+        skipped.skip_ignored();
+        assert!(!skipped.is_empty());
     }
 
     #[test]

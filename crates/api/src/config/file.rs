@@ -155,6 +155,29 @@ pub(super) struct ProfileConfig {
     pub(super) gang_scheduling_capital: Option<bool>,
     pub(super) default_queue: Option<String>,
     pub(super) create_pod_groups: Option<bool>,
+    pub(super) endpoint: Option<BackendEndpoint>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct BackendEndpoint {
+    pub(super) url: Option<String>,
+    pub(super) ca_file: Option<String>,
+    pub(super) cert_file: Option<String>,
+    pub(super) key_file: Option<String>,
+    pub(super) token_file: Option<String>,
+    pub(super) timeout: Option<GoDuration>,
+    pub(super) failure_policy: Option<String>,
+    pub(super) kinds: Option<Vec<BackendKind>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct BackendKind {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) plural: String,
+    pub(super) kind: String,
 }
 
 /// Reads the file.

@@ -4,11 +4,12 @@
 //! marked `default: true` or the one named by `defaultProfileName`; both at once have to agree.
 
 use super::{
-    DEFAULT_SCHEDULER, KAI_SCHEDULER, KUBE_SCHEDULER, Scheduler, SchedulerProfile,
+    BackendEndpoint, BackendKind, DEFAULT_SCHEDULER, FailurePolicy, KAI_SCHEDULER, KUBE_SCHEDULER,
+    SCHEDULER_PROFILES, Scheduler, SchedulerProfile,
     file::{self, File},
     resolve::non_empty,
 };
-use crate::field_error::FieldError;
+use crate::{duration::GoDuration, field_error::FieldError};
 
 pub(super) fn resolve(file: &File, errors: &mut Vec<FieldError>) -> Scheduler {
     let Some(block) = &file.scheduler else {
@@ -114,5 +115,33 @@ fn profile(
             errors.push(FieldError::forbidden(format!("{path}.{key}"), detail));
         }
     }
+    if SCHEDULER_PROFILES.contains(&name) && config.endpoint.is_some() {
+        let detail = format!("{name:?} is a part of Grove and has no endpoint; use another name");
+        errors.push(FieldError::forbidden(format!("{path}.endpoint"), detail));
+    } else {
+        profile.endpoint = config.endpoint.as_ref().map(endpoint);
+    }
     profile
+}
+
+fn endpoint(given: &file::BackendEndpoint) -> BackendEndpoint {
+    let text = |text: &Option<String>| non_empty(text.as_ref()).map(str::to_owned);
+    let kind = |kind: &file::BackendKind| BackendKind {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        plural: kind.plural.clone(),
+        kind: kind.kind.clone(),
+    };
+    BackendEndpoint {
+        url: text(&given.url).unwrap_or_default(),
+        ca_file: text(&given.ca_file).unwrap_or_default(),
+        cert_file: text(&given.cert_file),
+        key_file: text(&given.key_file),
+        token_file: text(&given.token_file),
+        timeout: given.timeout.unwrap_or(GoDuration::from_secs(5)),
+        failure_policy: FailurePolicy::from(
+            text(&given.failure_policy).as_deref().unwrap_or("Fail"),
+        ),
+        kinds: given.kinds.iter().flatten().map(kind).collect(),
+    }
 }

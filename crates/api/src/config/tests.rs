@@ -111,6 +111,17 @@ scheduler:
     - {name: volcano}
     - {name: lpx-scheduler}
     - {name: grove-scheduler}
+    - name: crew-scheduler
+      config:
+        endpoint:
+          url: https://crew.example.com/review
+          caFile: /ca.crt
+          certFile: /tls.crt
+          keyFile: /tls.key
+          tokenFile: /token
+          timeout: 2s
+          failurePolicy: Ignore
+          kinds: [{group: crew.example.com, version: v1, plural: crews, kind: Crew}]
   defaultProfileName: volcano
 ",
     )

@@ -120,7 +120,7 @@ fn label_key_problem(key: &str) -> Option<String> {
     }
 }
 
-fn is_dns_subdomain(text: &str) -> bool {
+pub(super) fn is_dns_subdomain(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 253
         && text.split('.').all(|label| {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Controllers, DEFAULT_SCHEDULER, LeaderElection, LogFormat, LogLevel, OperatorConfiguration,
-    SCHEDULER_PROFILES, Scheduler,
+    SCHEDULER_PROFILES, Scheduler, endpoint,
 };
 use crate::{duration::GoDuration, field_error::FieldError};
 
@@ -82,10 +82,14 @@ fn scheduler(scheduler: &Scheduler, errors: &mut Vec<FieldError>) {
         let name = profile.name.as_str();
         if name.is_empty() {
             errors.push(FieldError::required(path, "scheduler profile name is required"));
-        } else if !SCHEDULER_PROFILES.contains(&name) {
+        } else if profile.endpoint.is_none() && !SCHEDULER_PROFILES.contains(&name) {
             errors.push(FieldError::not_supported(path, name, &SCHEDULER_PROFILES));
         } else if !seen.insert(name) {
             errors.push(FieldError::duplicate(path, name));
+        } else if let Some(given) = &profile.endpoint {
+            errors.extend(endpoint::name(&path, name));
+            let path = format!("scheduler.profiles[{index}].config.endpoint");
+            endpoint::endpoint(&path, given, errors);
         }
     }
     if !profiles.is_empty() && !profiles.iter().any(|profile| profile.name == DEFAULT_SCHEDULER) {

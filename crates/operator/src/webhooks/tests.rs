@@ -13,7 +13,8 @@ use super::*;
 fn schedulers() -> Schedulers {
     let profiles = vec![SchedulerProfile::named(DEFAULT_SCHEDULER)];
     let default_profile_name = DEFAULT_SCHEDULER.to_owned();
-    let backends = Registry::new(&Scheduler { profiles, default_profile_name }).unwrap();
+    let backends = Registry::new(&Scheduler { profiles, default_profile_name }, &Env::system());
+    let backends = backends.unwrap();
     Schedulers { backends, objects: Cached::default() }
 }
 
@@ -115,9 +116,13 @@ impl Backend for Incapable {
         _: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
         _: &'a dyn Objects,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        let occasion = if old.is_some() { "changed" } else { "new" };
-        Box::pin(async move { Err(format!("no {occasion} sets here")) })
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        let verdict = match old.map(|old| old.spec.replicas) {
+            None => Err("no new sets here".to_owned()),
+            Some(1) => Err("no changed sets here".to_owned()),
+            Some(_) => Ok(vec!["not looked at".to_owned()]),
+        };
+        Box::pin(async move { verdict })
     }
 }
 
@@ -137,6 +142,12 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
         assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
         assert!(denial.message.contains(reason), "{}", denial.message);
     }
+    let mut old = set.clone();
+    old["spec"]["replicas"] = json!(2);
+    let review = review("UPDATE", Some(&set), Some(&old));
+    let allowed = validate(&review, &context(), &incapable).await;
+    let Verdict::Allow { warnings, .. } = allowed else { panic!("allowed with a warning") };
+    assert!(warnings.contains(&"not looked at".to_owned()), "{warnings:?}");
 }
 
 #[tokio::test]

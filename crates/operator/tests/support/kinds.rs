@@ -60,6 +60,9 @@ pub const KAI_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.run.ai/v2alp
 pub const VOLCANO_GROUPS: Kind =
     Kind::new("PodGroup", "apis/scheduling.volcano.sh/v1beta1", "podgroups");
 
+/// Crews of the scheduler in `examples/backend`.
+pub const CREWS: Kind = Kind::new("Crew", "apis/crew.example.com/v1", "crews");
+
 /// What every control plane has.
 pub const ALL: [Kind; 14] = [
     SETS,

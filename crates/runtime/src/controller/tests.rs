@@ -24,6 +24,7 @@ impl Classed for Failure {
 }
 
 /// Runs a controller over string keys; each run is answered from a script and logged with its time.
+/// Keys that begin with `slow` wait for somebody else, for ever.
 struct World {
     env: Env,
     queue: Queue<&'static str>,
@@ -64,6 +65,9 @@ fn world(script: Script, writes: u64) -> World {
             }
             let now = clock.now();
             async move {
+                if attempt.key.starts_with("slow") {
+                    attempt.outside(std::future::pending::<()>()).await;
+                }
                 match answer {
                     None => Ok(None),
                     Some(Ok(due)) => Ok(Some(now + due)),
@@ -147,6 +151,20 @@ async fn a_key_that_was_refused_for_want_of_the_lease_is_kept_and_lets_others_ru
     w.pass(Duration::from_millis(1)).await;
 
     assert_eq!(w.ran().len(), 1001, "tried again until it could write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_somebody_else_leave_their_place_to_others() {
+    let w = world(Script::new(), 0);
+    w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
+    for key in ["slow 1", "slow 2", "slow 3", "a"] {
+        w.queue.want(key, Priority::UserChange);
+    }
+
+    w.pass(seconds(1)).await;
+
+    let ran: Vec<_> = w.ran().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(ran, ["slow 1", "slow 2", "slow 3", "a"], "two may run at once");
 }
 
 #[tokio::test(start_paused = true)]

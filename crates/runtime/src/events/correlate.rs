@@ -1,6 +1,7 @@
 //! Which occurrences become new events, which count up an old one, and which are too many.
 //! Pure: time comes in, decisions go out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const MOST: usize = 4096;
 pub(super) struct Identity {
     uid: Uid,
     component: &'static str,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     severity: Severity,
     message: String,
 }
@@ -32,7 +33,7 @@ impl Identity {
         Self {
             uid: occurrence.about.uid.clone(),
             component: noted.component,
-            reason: occurrence.reason,
+            reason: occurrence.reason.clone(),
             severity: occurrence.severity,
             message: occurrence.message.clone(),
         }
@@ -161,7 +162,7 @@ mod tests {
         Identity {
             uid: uid.into(),
             component: "test",
-            reason,
+            reason: reason.into(),
             severity: Severity::Normal,
             message: String::new(),
         }
@@ -172,7 +173,7 @@ mod tests {
         let decision = correlator.decide(identity, now);
         match decision {
             Decision::Create => {
-                let key = ObjectKey::new("ns", identity.reason);
+                let key = ObjectKey::new("ns", &identity.reason);
                 correlator.created(identity, key, "e".into(), now);
                 "create".to_owned()
             }

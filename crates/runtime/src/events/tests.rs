@@ -54,7 +54,7 @@ fn created(message: &str) -> Occurrence {
             resource_version: 12,
         },
         severity: Severity::Normal,
-        reason: "PodCreateSuccessful",
+        reason: "PodCreateSuccessful".into(),
         action: "CreatePod",
         message: message.to_owned(),
     }

@@ -287,3 +287,28 @@ fn only_relevant_changes_wake_keys_and_both_sides_are_asked() {
     store.delete(&crate::resource::ObjectKey::cluster("pod"), 4);
     assert_eq!(keys(), ["blue"]);
 }
+
+#[test]
+fn keys_that_failed_can_be_run_at_once() {
+    let mut schedule = Schedule::default();
+    let ends = [
+        (1, Ended::Failed { retry_at: at(60) }),
+        (2, Ended::Failed { retry_at: at(60) }),
+        (3, Ended::Done { due: Some(at(60)) }),
+    ];
+    for (key, ended) in ends {
+        schedule.want(key, Priority::UserChange, at(0));
+        assert_eq!(drain(&mut schedule, at(0)), [key]);
+        schedule.end(&key, ended, false, at(0));
+    }
+    assert_eq!(schedule.failed(), [1, 2]);
+
+    for key in [1, 3, 4] {
+        schedule.retry(key, at(1));
+    }
+
+    let retried = schedule.take(at(1)).unwrap();
+    assert_eq!((retried.key, retried.failures), (1, 1));
+    assert_eq!(drain(&mut schedule, at(59)), [] as [u32; 0]);
+    assert_eq!(drain(&mut schedule, at(60)), [2, 3], "as they were");
+}

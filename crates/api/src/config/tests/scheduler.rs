@@ -1,7 +1,10 @@
 //! Profiles, their default and their options.
 
 use super::{super::validate, parse, problems};
-use crate::config::Scheduler;
+use crate::{
+    config::{FailurePolicy, Scheduler},
+    duration::GoDuration,
+};
 
 /// Active profiles, with `(gang)` or `(no gang)` where the option is set, and the default.
 fn effective(body: &str) -> (Vec<String>, String) {
@@ -197,5 +200,135 @@ fn effective_block_needs_profiles_the_kubernetes_scheduler_and_a_default() {
         [
             "scheduler.profiles: Required value: the \"default-scheduler\" scheduler profile is required"
         ]
+    );
+}
+
+/// A profile of another program, with these lines of its endpoint changed.
+fn out_of_process(name: &str, endpoint: &str) -> String {
+    format!("scheduler: {{profiles: [{{name: {name}, config: {{endpoint: {{{endpoint}}}}}}}]}}")
+}
+
+const GOOD: &str = "url: 'https://crew.example.com:8443/review', caFile: /ca, tokenFile: /token";
+
+#[test]
+fn another_program_is_a_profile_of_any_name_with_an_endpoint() {
+    let parse = |endpoint: &str| {
+        let body = out_of_process("crew-scheduler", endpoint);
+        let scheduler = parse(&body).unwrap_or_else(|error| panic!("{body}: {error}")).scheduler;
+        let profile = scheduler.profiles.into_iter().find(|one| one.name == "crew-scheduler");
+        profile.and_then(|profile| profile.endpoint).unwrap()
+    };
+
+    let plain = parse(GOOD);
+    assert_eq!(plain.url, "https://crew.example.com:8443/review");
+    assert_eq!((plain.ca_file.as_str(), plain.token_file.as_deref()), ("/ca", Some("/token")));
+    assert_eq!(plain.timeout, GoDuration::from_secs(5));
+    assert_eq!(plain.failure_policy, FailurePolicy::Fail);
+    assert_eq!(plain.kinds, []);
+
+    let full = parse(
+        "url: 'https://10.0.0.1', caFile: /ca, certFile: /crt, keyFile: /key, timeout: 1500ms, \
+         failurePolicy: Ignore, \
+         kinds: [{group: crew.example.com, version: v1, plural: crews, kind: Crew}]",
+    );
+    assert_eq!((full.cert_file.as_deref(), full.key_file.as_deref()), (Some("/crt"), Some("/key")));
+    assert_eq!(full.timeout.to_string(), "1.5s");
+    assert_eq!(full.failure_policy, FailurePolicy::Ignore);
+    assert_eq!(full.kinds[0].plural, "crews");
+}
+
+#[test]
+fn endpoints_that_cannot_be_used_are_refused_by_field() {
+    let at = "scheduler.profiles[0].config.endpoint";
+    let crew = "group: crew.example.com, version: v1, plural: crews, kind: Crew";
+    let cases = [
+        ("", format!("{at}.url: Required value: where the scheduler backend answers")),
+        (
+            "url: 'http://crew'",
+            format!(
+                "{at}.url: Invalid value: \"http://crew\": must begin with https://: both sides have \
+                 to know whom they talk to"
+            ),
+        ),
+        (
+            "url: 'https://me:secret@crew'",
+            format!(
+                "{at}.url: Invalid value: \"https://me:secret@crew\": must not have a user in it; use \
+                 tokenFile or certFile"
+            ),
+        ),
+        (
+            "url: 'https://'",
+            format!("{at}.url: Invalid value: \"https://\": is no URL: empty string"),
+        ),
+        (
+            "caFile: ''",
+            format!(
+                "{at}.caFile: Required value: a PEM file with the authority that signed the certificate \
+                 of the endpoint"
+            ),
+        ),
+        ("certFile: /crt", format!("{at}.keyFile: Required value: the key of certFile")),
+        ("keyFile: /key", format!("{at}.certFile: Required value: the certificate of keyFile")),
+        (
+            "tokenFile: ''",
+            format!(
+                "{at}: Required value: certFile with keyFile, or tokenFile: the endpoint has to know \
+                 who asks"
+            ),
+        ),
+        (
+            "timeout: 0s",
+            format!("{at}.timeout: Invalid value: \"0s\": must be greater than 0 and at most 30s"),
+        ),
+        (
+            "timeout: 31s",
+            format!("{at}.timeout: Invalid value: \"31s\": must be greater than 0 and at most 30s"),
+        ),
+        (
+            "failurePolicy: Maybe",
+            format!(
+                "{at}.failurePolicy: Unsupported value: \"Maybe\": supported values: \"Fail\", \
+                 \"Ignore\""
+            ),
+        ),
+        (
+            "kinds: [{group: crew.example.com, version: v1, plural: crews}]",
+            format!("{at}.kinds[0].kind: Required value: as in the CRD"),
+        ),
+        (
+            "kinds: [{version: v1, plural: pods, kind: Pod}]",
+            format!(
+                "{at}.kinds[0].group: Invalid value: \"\": must be a group of the scheduler's own, as \
+                 in its CRD"
+            ),
+        ),
+    ];
+    for (change, expected) in cases {
+        let key = change.split(':').next().unwrap();
+        let kept: Vec<&str> =
+            GOOD.split(", ").filter(|line| !line.starts_with(&format!("{key}:"))).collect();
+        let kept = if change.is_empty() { vec!["caFile: /ca", "tokenFile: /token"] } else { kept };
+        let endpoint = [kept.join(", "), change.to_owned()].join(", ");
+        let body = out_of_process("crew-scheduler", endpoint.trim_end_matches(", "));
+        assert_eq!(problems(&body), [expected], "{body}");
+    }
+    let twice = format!("{GOOD}, kinds: [{{{crew}}}, {{{crew}}}]");
+    let expected = format!("{at}.kinds[1]: Duplicate value: \"crew.example.com/v1 Crew\"");
+    assert_eq!(problems(&out_of_process("crew-scheduler", &twice)), [expected]);
+
+    let unknown = parse(&out_of_process("crew-scheduler", "ulr: x")).unwrap_err().to_string();
+    assert!(unknown.contains("config.endpoint.ulr: unknown field"), "{unknown}");
+    let ours = problems(&out_of_process("volcano", GOOD));
+    assert_eq!(
+        ours,
+        [format!(
+            "{at}: Forbidden: \"volcano\" is a part of Grove and has no endpoint; use another name"
+        )]
+    );
+    let named = problems(&out_of_process("Crew", GOOD));
+    assert!(
+        named[0].starts_with("scheduler.profiles[0].name: Invalid value: \"Crew\""),
+        "{named:?}"
     );
 }

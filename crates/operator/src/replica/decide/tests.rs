@@ -40,7 +40,7 @@ fn now() -> Timestamp {
 fn backends() -> Registry {
     let none = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
     let configuration = grove_api::OperatorConfiguration::from_yaml(none).unwrap();
-    Registry::new(&configuration.scheduler).unwrap()
+    Registry::new(&configuration.scheduler, &grove_runtime::process::Env::system()).unwrap()
 }
 
 fn decided(seen: &Observed) -> Plan {

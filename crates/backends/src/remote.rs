@@ -1,0 +1,468 @@
+//! A scheduler backend that is a program of its own: the contract over HTTPS, for those who write their
+//! backend in another language or keep it elsewhere.
+//!
+//! The program is asked the same questions as a [`Backend`] and can be a pure function as well: for a gang
+//! it answers with the objects that it wants, and the operator writes them. What it may ask for is in
+//! [`rules`], what goes over the wire in [`wire`], and the page for its authors is `docs/backends.md`.
+//!
+//! It may be slow, wrong or not there at any time. Calls are bounded in number, time and size; a call that
+//! fails is tried again by whoever needed it, and all of them at once when the program answers again.
+
+mod rules;
+pub(crate) mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use grove_api::config::{BackendEndpoint, BackendKind, FailurePolicy};
+use grove_api::{PodCliqueSet, PodGang};
+use grove_runtime::backoff::Backoff;
+use grove_runtime::class::Class;
+use grove_runtime::clock::Clock;
+use grove_runtime::endpoint::{CallError, Endpoint, EndpointConfig, IdentityFiles};
+use grove_runtime::process::Env;
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::rng::Rng;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use self::rules::Refused;
+pub(crate) use self::rules::preparation as prepared;
+use self::wire::{Description, Operation, Response};
+use crate::contract::{
+    Backend, BackendError, Capabilities, Cluster, Gang, Objects, Pods, Preparation,
+};
+
+/// Who asks, as the program sees it.
+pub(crate) const AGENT: &str = concat!("grove/", env!("CARGO_PKG_VERSION"));
+/// Calls to one program that are under way at once.
+pub(crate) const IN_FLIGHT: usize = 16;
+/// Reviews that wait for one program at once. More would take the places of those that need nobody else.
+const REVIEWS: usize = 16;
+/// Longest wait of a review: the API server gives up after ten seconds.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Reasons of conditions and events.
+const UNREACHABLE: &str = "SchedulerEndpointUnreachable";
+const WRONG_ANSWER: &str = "SchedulerEndpointAnswerWrong";
+
+/// A backend that is a program of its own.
+pub struct Remote {
+    name: String,
+    endpoint: Endpoint,
+    timeout: Duration,
+    ignores_failures: bool,
+    kinds: Vec<Resource>,
+    clock: Clock,
+    rng: Rng,
+    reviews: Semaphore,
+    /// What it said it is, the last time it could be asked.
+    description: Mutex<Option<Description>>,
+    /// Whether the last call went wrong. A program that was not asked yet is looked after as well: a
+    /// start waits for nobody.
+    failing: watch::Sender<bool>,
+    /// How often it was looked after since a call went well.
+    probes: AtomicU32,
+    /// The gangs that it knows of.
+    handed: Mutex<BTreeMap<ObjectKey, Life>>,
+}
+
+/// Which gang of a name, as far as the program was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life {
+    uid: String,
+    generation: i64,
+}
+
+impl Life {
+    fn of(gang: &PodGang) -> Self {
+        Self {
+            uid: gang.metadata.uid.clone().unwrap_or_default(),
+            generation: gang.metadata.generation.unwrap_or_default(),
+        }
+    }
+}
+
+/// Why there is no proper answer.
+enum Failure {
+    /// Nobody answered, or not as the contract says.
+    Unanswered(BackendError),
+    /// The answer is that it was not done, or we are in no position to ask.
+    Refused(BackendError),
+}
+
+impl From<Failure> for BackendError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unanswered(error) | Failure::Refused(error) => error,
+        }
+    }
+}
+
+impl Remote {
+    /// The program behind the profile of this name. It is not asked yet.
+    pub(crate) fn new(name: &str, given: &BackendEndpoint, env: &Env) -> Result<Self, String> {
+        let url = given.url.parse().map_err(|error| format!("{:?}: {error}", given.url))?;
+        let identity = given.cert_file.as_ref().zip(given.key_file.as_ref());
+        let config = EndpointConfig {
+            url,
+            ca_file: Some(given.ca_file.clone().into()),
+            identity: identity.map(|(certificate, key)| IdentityFiles {
+                certificate: certificate.into(),
+                key: key.into(),
+            }),
+            token_file: given.token_file.as_ref().map(Into::into),
+            in_flight: IN_FLIGHT,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            endpoint: Endpoint::new(config, AGENT, env),
+            timeout: given.timeout.to_std().unwrap_or_default(),
+            ignores_failures: given.failure_policy == FailurePolicy::Ignore,
+            kinds: given.kinds.iter().map(resource).collect(),
+            clock: env.clock.clone(),
+            rng: env.rng.fork(name),
+            reviews: Semaphore::new(REVIEWS),
+            description: Mutex::default(),
+            failing: watch::Sender::new(true),
+            probes: AtomicU32::new(0),
+            handed: Mutex::default(),
+        })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        self.endpoint.url().to_string()
+    }
+
+    /// Asks it what it is.
+    pub async fn describe(&self) -> Result<(), BackendError> {
+        let response = self.call(Operation::Describe, "", self.timeout, || json!({})).await?;
+        let checked = match response.description {
+            None => Err("answered without response.description".to_owned()),
+            Some(description) if description.scheduler_name != self.name => Err(format!(
+                "answered with response.description.schedulerName {:?}, and the profile is {:?}",
+                description.scheduler_name, self.name
+            )),
+            Some(description) => Ok(description),
+        };
+        let description = checked.map_err(|wrong| self.wrong(Operation::Describe, "", &wrong))?;
+        *lock(&self.description) = Some(description);
+        Ok(())
+    }
+
+    /// Completes when it answers for the first time, or again after a call went wrong. What failed
+    /// meanwhile can be tried again.
+    pub async fn recovered(&self) {
+        // The sender lives in `self`.
+        let _ = self.failing.subscribe().wait_for(|failing| *failing).await;
+        loop {
+            let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            self.clock.sleep(Backoff::ABSENT.after(probes, &self.rng)).await;
+            let Err(error) = self.describe().await else { return };
+            // A long row of failures needs no line for each.
+            if probes.is_power_of_two() {
+                tracing::warn!(%error, probes, "the scheduler backend is asked again");
+            }
+        }
+    }
+
+    /// Tells it that a gang is gone, if it was told about it. An operator that was restarted meanwhile does
+    /// not remember.
+    pub async fn pod_gang_gone(&self, gang: &ObjectKey) -> Result<(), BackendError> {
+        let life = lock(&self.handed).get(gang).cloned();
+        match life {
+            Some(life) => self.deleted(gang, &life).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn deleted(&self, gang: &ObjectKey, life: &Life) -> Result<(), BackendError> {
+        let fields = || {
+            json!({
+                "podGang": {
+                    "apiVersion": PodGang::API_VERSION,
+                    "kind": PodGang::KIND,
+                    "metadata": {
+                        "namespace": &*gang.namespace, "name": &*gang.name,
+                        "uid": life.uid, "generation": life.generation,
+                    },
+                },
+                "podGangUID": life.uid,
+                "podGangGeneration": life.generation,
+            })
+        };
+        let object = format!("PodGang {gang}");
+        self.call(Operation::PodGangDeleted, &object, self.timeout, fields).await?;
+        let mut handed = lock(&self.handed);
+        if handed.get(gang).is_some_and(|known| known.uid == life.uid) {
+            handed.remove(gang);
+        }
+        Ok(())
+    }
+
+    async fn call(
+        &self,
+        operation: Operation,
+        object: &str,
+        timeout: Duration,
+        fields: impl FnOnce() -> Value,
+    ) -> Result<Response, Failure> {
+        let uid = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
+        let body = || wire::request(&uid, operation.as_str(), fields()).to_string().into_bytes();
+        let answer = match self.endpoint.post(timeout, body).await {
+            Ok(answer) => answer,
+            Err(error @ CallError::Stopping) => {
+                let error = self.error(operation, object, UNREACHABLE, &error);
+                return Err(Failure::Refused(error.with_class(Class::Fenced)));
+            }
+            Err(error) => {
+                self.failing.send_replace(true);
+                let error = self.error(operation, object, UNREACHABLE, &error);
+                return Err(Failure::Unanswered(error.with_class(Class::Transient)));
+            }
+        };
+        let response =
+            wire::response(&uid, &answer).map_err(|wrong| self.wrong(operation, object, &wrong))?;
+        self.failing.send_replace(false);
+        if operation != Operation::Describe {
+            self.probes.store(0, Ordering::Relaxed);
+        }
+        let Some(refusal) = response.error else { return Ok(response) };
+        let told = format!("answered with error {}: {}", refusal.reason, refusal.message);
+        let error = self.error(operation, object, refusal.reason, &told);
+        let class = if refusal.retryable { Class::Transient } else { Class::Invalid };
+        Err(Failure::Refused(error.with_class(class)))
+    }
+
+    /// An answer that is not what the contract says.
+    fn wrong(&self, operation: Operation, object: &str, wrong: &str) -> Failure {
+        self.failing.send_replace(true);
+        let error = self.error(operation, object, WRONG_ANSWER, &wrong);
+        Failure::Unanswered(error.with_class(Class::Transient))
+    }
+
+    fn error(
+        &self,
+        operation: Operation,
+        object: &str,
+        reason: impl Into<std::borrow::Cow<'static, str>>,
+        what: &dyn std::fmt::Display,
+    ) -> BackendError {
+        let space = if object.is_empty() { "" } else { " " };
+        let message = format!("{}: {operation}{space}{object}: {what}", self.endpoint.url());
+        BackendError::invalid(&self.name, reason, message)
+    }
+
+    async fn sync(&self, gang: &Gang<'_>, cluster: Cluster<'_>) -> Result<(), BackendError> {
+        if lock(&self.description).is_none() {
+            self.describe().await?;
+        }
+        let (key, life) = (gang.key(), Life::of(gang.object));
+        let earlier = lock(&self.handed).insert(key.clone(), life.clone());
+        if let Some(earlier) = earlier.filter(|earlier| earlier.uid != life.uid) {
+            self.deleted(&key, &earlier).await.inspect_err(|_| {
+                lock(&self.handed).insert(key.clone(), earlier);
+            })?;
+        }
+        let fields = || {
+            json!({
+                "podGang": gang.object,
+                "podGangUID": life.uid,
+                "podGangGeneration": life.generation,
+                "podCliqueSet": gang.set,
+                "objects": self.objects_of(gang),
+            })
+        };
+        let (operation, object) = (Operation::SyncPodGang, format!("PodGang {key}"));
+        let response = self.call(operation, &object, self.timeout, fields).await?;
+        let Some(wanted) = response.objects else { return Ok(()) };
+        let writes =
+            rules::writes(&self.name, &self.kinds, gang, wanted).map_err(
+                |refused| match refused {
+                    Refused::Answer(wrong) => {
+                        self.wrong(operation, &object, &format!("answered with {wrong}")).into()
+                    }
+                    Refused::Cluster(error) => error,
+                },
+            )?;
+        for write in writes {
+            let written = cluster.writer.execute(cluster.fence, &write).await;
+            written.map_err(|error| BackendError::write(&self.name, error))?;
+        }
+        Ok(())
+    }
+
+    /// What a gang owns of the kinds of the profile.
+    fn objects_of(&self, gang: &Gang<'_>) -> Vec<Value> {
+        let key = gang.key();
+        let owned = self.kinds.iter().flat_map(|kind| {
+            let owned = gang.objects.of_gang(kind, &key).into_iter();
+            let owned = owned.filter(|object| object.is_of(gang.object));
+            owned.map(|object| {
+                let mut object = object.object.clone();
+                // Lists leave these out.
+                object["apiVersion"] = json!(kind.api_version());
+                object["kind"] = json!(kind.kind);
+                object
+            })
+        });
+        owned.collect()
+    }
+
+    async fn prepare(&self, pods: &Pods<'_>) -> Result<Preparation, Failure> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &pods.draft["metadata"];
+        let name = text(&metadata["generateName"]);
+        let object = format!("Pod {}/{name}", text(&metadata["namespace"]));
+        let gang = pods.gang.map(Life::of);
+        let fields = || {
+            json!({
+                "pod": pods.draft,
+                "podGang": pods.gang,
+                "podGangUID": gang.as_ref().map(|gang| &gang.uid),
+                "podGangGeneration": gang.as_ref().map(|gang| gang.generation),
+                "podCliqueSet": pods.set,
+            })
+        };
+        let operation = Operation::PreparePods;
+        let response = self.call(operation, &object, self.timeout, fields).await?;
+        rules::preparation(&self.name, pods.draft, response.patch)
+            .map_err(|wrong| self.wrong(operation, &object, &format!("answered with {wrong}")))
+    }
+
+    async fn review(
+        &self,
+        set: &PodCliqueSet,
+        old: Option<&PodCliqueSet>,
+    ) -> Result<Result<Vec<String>, String>, Failure> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let metadata = &set.metadata;
+        let object = format!("PodCliqueSet {}/{}", text(&metadata.namespace), text(&metadata.name));
+        let operation = Operation::ValidatePodCliqueSet;
+        let Ok(_place) = self.reviews.try_acquire() else {
+            let what = format!("not asked: {REVIEWS} reviews wait for it already; try again");
+            let error = self.error(operation, &object, UNREACHABLE, &what);
+            return Err(Failure::Unanswered(error));
+        };
+        let fields = || json!({ "podCliqueSet": set, "oldPodCliqueSet": old });
+        let timeout = self.timeout.min(REVIEW_TIMEOUT);
+        let response = self.call(operation, &object, timeout, fields).await?;
+        match response.allowed {
+            Some(true) => Ok(Ok(response.warnings.unwrap_or_default())),
+            Some(false) => {
+                let message = response.message.filter(|message| !message.is_empty());
+                Ok(Err(message.unwrap_or_else(|| format!("{} refuses it", self.name))))
+            }
+            None => Err(self.wrong(operation, &object, "answered without response.allowed")),
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn resource(kind: &BackendKind) -> Resource {
+    Resource {
+        group: kind.group.clone().into(),
+        version: kind.version.clone().into(),
+        plural: kind.plural.clone().into(),
+        kind: kind.kind.clone().into(),
+        namespaced: true,
+    }
+}
+
+impl Backend for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+        let words = lock(&self.description).as_ref().map(|one| one.capabilities.clone());
+        let word = |word: fn(&wire::Words) -> &String| {
+            words.as_ref().map_or_else(|| "unknown".into(), |words| word(words).clone().into())
+        };
+        Capabilities {
+            objects: word(|words| &words.objects),
+            minimum: word(|words| &words.minimum),
+            gang: word(|words| &words.gang),
+            topology: word(|words| &words.topology),
+            queue: word(|words| &words.queue),
+            priority: word(|words| &words.priority),
+        }
+    }
+
+    fn kinds(&self) -> Vec<Resource> {
+        self.kinds.clone()
+    }
+
+    /// Nobody knows before it has said so: then every key may matter.
+    fn acts_on(&self, key: &str) -> bool {
+        let description = lock(&self.description);
+        description.as_ref().is_none_or(|one| one.acts_on.iter().any(|known| known == key))
+    }
+
+    fn sync_pod_gang<'a>(
+        &'a self,
+        gang: Gang<'a>,
+        cluster: Cluster<'a>,
+    ) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(async move { self.sync(&gang, cluster).await })
+    }
+
+    fn pod_gang_deleted<'a>(
+        &'a self,
+        gang: &'a PodGang,
+        _: Cluster<'a>,
+    ) -> BoxFuture<'a, Result<(), BackendError>> {
+        let metadata = &gang.metadata;
+        let key = ObjectKey::new(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        );
+        Box::pin(async move { self.deleted(&key, &Life::of(gang)).await })
+    }
+
+    fn prepare_pods<'a>(
+        &'a self,
+        pods: Pods<'a>,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+        Box::pin(async move {
+            match self.prepare(&pods).await {
+                Err(Failure::Unanswered(_)) if self.ignores_failures => {
+                    let named = json!({ "spec": { "schedulerName": self.name } });
+                    Ok(Preparation::merge(named))
+                }
+                prepared => Ok(prepared?),
+            }
+        })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        set: &'a PodCliqueSet,
+        old: Option<&'a PodCliqueSet>,
+        _: &'a dyn Objects,
+    ) -> BoxFuture<'a, Result<Vec<String>, String>> {
+        Box::pin(async move {
+            match self.review(set, old).await {
+                Ok(verdict) => verdict,
+                Err(Failure::Unanswered(error)) if self.ignores_failures => {
+                    Ok(vec![format!("not checked by its scheduler: {error}")])
+                }
+                Err(Failure::Unanswered(error)) => Err(format!(
+                    "{error}; sets of this scheduler are refused until it answers (failurePolicy: Fail)"
+                )),
+                Err(Failure::Refused(error)) => Err(error.to_string()),
+            }
+        })
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        Some(self)
+    }
+}

@@ -1,0 +1,181 @@
+//! What an answer may ask for, and what comes of it. Whoever answers runs outside of our reach, and we act
+//! on its word with our own permissions: objects are of the kinds that the profile lists, in the
+//! namespace of the gang and owned by it, and pods keep what makes them Grove's.
+
+use std::collections::BTreeSet;
+
+use grove_runtime::class::Class;
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::view::View;
+use grove_runtime::write::{Precondition, Propagation, Verb, Write};
+use serde_json::{Map, Value, json};
+
+use crate::contract::{BackendError, Gang, Preparation};
+use crate::objects::{SchedulerObject, converge, owner};
+
+/// Why an answer is not acted on.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It asks for what it may not.
+    Answer(String),
+    /// The cluster is not as it has to be.
+    Cluster(BackendError),
+}
+
+/// The writes that leave a gang with exactly these objects.
+pub(super) fn writes(
+    backend: &str,
+    kinds: &[Resource],
+    gang: &Gang<'_>,
+    wanted: Vec<Value>,
+) -> Result<Vec<Write>, Refused> {
+    let mut names = BTreeSet::new();
+    let mut writes = Vec::new();
+    for (index, object) in wanted.into_iter().enumerate() {
+        let (kind, key, object) = own(kinds, gang, object)
+            .map_err(|wrong| Refused::Answer(format!("response.objects[{index}]{wrong}")))?;
+        if !gang.objects.is_served(kind) {
+            return Err(Refused::Cluster(BackendError::not_served(backend, kind)));
+        }
+        let live = gang.objects.get(kind, &key);
+        if let Some(live) = &live {
+            may_change(backend, kind, live, gang).map_err(Refused::Cluster)?;
+        }
+        if !names.insert((kind, key.clone())) {
+            let wrong = format!("response.objects[{index}]: {} {key} is there twice", kind.kind);
+            return Err(Refused::Answer(wrong));
+        }
+        // What is going is made anew when it is gone.
+        if live.as_ref().is_none_or(|live| !live.meta().deleting) {
+            writes.extend(converge(
+                kind.clone(),
+                object,
+                live.as_deref(),
+                "what the backend wants",
+            ));
+        }
+    }
+    for kind in kinds {
+        let owned = gang.objects.of_gang(kind, &gang.key()).into_iter();
+        let unwanted = owned.filter(|live| live.is_of(gang.object) && !live.meta().deleting);
+        let unwanted = unwanted.filter(|live| !names.contains(&(kind, live.meta().key.clone())));
+        writes.extend(unwanted.map(|live| delete(kind, &live)));
+    }
+    Ok(writes)
+}
+
+/// An object as the gang's own: only what the backend has a say in, under the gang's ownership.
+fn own<'k>(
+    kinds: &'k [Resource],
+    gang: &Gang<'_>,
+    object: Value,
+) -> Result<(&'k Resource, ObjectKey, Value), String> {
+    let Value::Object(mut fields) = object else {
+        return Err(": is no object".to_owned());
+    };
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (version, kind) = (text(fields.get("apiVersion")), text(fields.get("kind")));
+    let known = kinds.iter().find(|one| one.api_version() == version && one.kind == kind);
+    let Some(known) = known else {
+        return Err(format!(
+            ": {version} {kind} is none of the kinds that config.endpoint.kinds of the profile lists"
+        ));
+    };
+    let metadata = fields.remove("metadata").unwrap_or_default();
+    let name = text(metadata.get("name"));
+    if name.is_empty() {
+        return Err(".metadata.name: is missing".to_owned());
+    }
+    let key = ObjectKey::new(&gang.key().namespace, &name);
+    let mut own = Map::new();
+    own.insert("name".to_owned(), json!(name));
+    own.insert("namespace".to_owned(), json!(&*key.namespace));
+    own.insert("ownerReferences".to_owned(), json!([owner(gang.object)]));
+    for field in ["labels", "annotations"] {
+        own.extend(metadata.get(field).map(|value| (field.to_owned(), value.clone())));
+    }
+    // That is the scheduler's.
+    fields.remove("status");
+    fields.insert("metadata".to_owned(), Value::Object(own));
+    Ok((known, key, Value::Object(fields)))
+}
+
+fn may_change(
+    backend: &str,
+    kind: &Resource,
+    live: &SchedulerObject,
+    gang: &Gang<'_>,
+) -> Result<(), BackendError> {
+    if live.is_of(gang.object) {
+        return Ok(());
+    }
+    let object = format!("{} {}", kind.kind, live.meta().key);
+    if live.gang() == Some(gang.key()) {
+        let message = format!("{object} of an earlier gang of the same name is still there");
+        return Err(BackendError::not_yet(backend, message));
+    }
+    let message = format!("{object} is not owned by PodGang {}: delete or rename it", gang.key());
+    let taken = BackendError::invalid(backend, "SchedulerObjectNameTaken", message);
+    Err(taken.with_class(Class::Denied))
+}
+
+fn delete(kind: &Resource, live: &SchedulerObject) -> Write {
+    let only_if = Precondition::uid(&live.meta().uid);
+    Write {
+        resource: kind.clone(),
+        key: live.meta().key.clone(),
+        verb: Verb::Delete { only_if, propagation: Propagation::Background, grace_seconds: None },
+        reason: "the backend wants it no more",
+    }
+}
+
+/// What a patch makes of pods.
+pub(crate) fn preparation(
+    backend: &str,
+    draft: &Value,
+    patch: Option<Value>,
+) -> Result<Preparation, String> {
+    let mut patch = patch.unwrap_or_else(|| json!({}));
+    only(&patch, "response.patch", &["metadata", "spec"])?;
+    only(&patch["metadata"], "response.patch.metadata", &["labels", "annotations"])?;
+    let labels = patch["metadata"]["labels"].as_object().into_iter().flatten();
+    for (key, value) in labels {
+        if let Some(set) = draft["metadata"]["labels"].get(key).filter(|set| *set != value) {
+            return Err(format!(
+                "response.patch.metadata.labels: {key} is {set} and cannot become {value}"
+            ));
+        }
+    }
+    let scheduler = &patch["spec"]["schedulerName"];
+    if !scheduler.is_null() && scheduler != backend {
+        return Err(format!(
+            "response.patch.spec.schedulerName: is {scheduler}, and pods of this profile have \
+             {backend:?}"
+        ));
+    }
+    patch["spec"]["schedulerName"] = json!(backend);
+    Ok(Preparation::merge(patch))
+}
+
+/// Whether a part of a patch is an object with no other fields than these, each an object.
+fn only(part: &Value, path: &str, allowed: &[&str]) -> Result<(), String> {
+    let fields = match part {
+        // A field that the patch does not have; `null` as its value does not get here.
+        Value::Null => return Ok(()),
+        Value::Object(fields) => fields,
+        _ => return Err(format!("{path}: is no object")),
+    };
+    for (key, value) in fields {
+        if !allowed.contains(&key.as_str()) {
+            let allowed = allowed.join(" and ");
+            return Err(format!("{path}.{key}: cannot be changed, only {allowed} can"));
+        }
+        if !value.is_object() {
+            return Err(format!("{path}.{key}: is no object"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
