@@ -26,8 +26,7 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
-  1  bad arguments, manifests with errors, a set that is gone or not complete in time, or a backend that
-     breaks the contract
+  1  bad arguments, or what was checked or waited for is not as it should be
   2  operator configuration cannot be loaded or is invalid, or bad arguments of grove backend
   3  topology could not be synchronised at start
   4  connection to the cluster, or a server of the operator, could not be set up

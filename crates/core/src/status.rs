@@ -20,6 +20,7 @@ mod scaling_group;
 mod set;
 mod urgency;
 
+pub(crate) use clique::is_below_minimum;
 pub use clique::{CliqueFacts, pod_clique};
 pub use resources::{ResourceState, resources};
 pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};

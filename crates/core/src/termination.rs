@@ -19,8 +19,9 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use jiff::Timestamp;
 
 use crate::admission::DEFAULT_TERMINATION_DELAY;
+use crate::pods::ObservedPod;
 use crate::status::condition::{Observation, get, observe};
-use crate::status::created;
+use crate::status::{created, is_below_minimum};
 
 /// A condition that changed later than this after the object was created did not get its first value
 /// then.
@@ -40,6 +41,26 @@ pub fn clique_breached_since(clique: &PodClique) -> Option<Timestamp> {
     let scheduled = get(conditions, SCHEDULED)?;
     let created = created(&clique.metadata);
     (scheduled.status == TRUE || is_later_value(scheduled, created)).then_some(since)
+}
+
+/// The same for what acts on it: only if the pods still show it. What is reported may be from before an
+/// operator was restarted.
+pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Option<Timestamp> {
+    clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
+}
+
+/// The same for a group: `replicas` are its replicas `0..spec.replicas`, each with its members and their
+/// pods, or nothing for a member that is not there.
+pub fn group_is_breached_since(
+    group: &PodCliqueScalingGroup,
+    replicas: &[Vec<Option<(&PodClique, &[ObservedPod])>>],
+) -> Option<Timestamp> {
+    let is_well = |member: &Option<(&PodClique, &[ObservedPod])>| {
+        member.is_some_and(|(clique, pods)| !is_below_minimum(clique, pods))
+    };
+    let well = replicas.iter().filter(|members| members.iter().all(is_well)).count();
+    let minimum = usize::try_from(group.spec.min_available.unwrap_or(1)).unwrap_or_default();
+    group_breached_since(group).filter(|_| well < minimum)
 }
 
 /// Since when a scaling group that was healthy has been below its minimum. One that a termination has

@@ -434,6 +434,77 @@ fn what_another_implementation_left_up_to_date_is_taken_over_without_touching_po
     }
 }
 
+// === what went wrong elsewhere ===
+
+#[test]
+fn a_set_made_again_under_its_name_during_an_update_starts_afresh() {
+    story(async {
+        let mut cluster = settled(&[100], small(2)).await;
+        cluster.set_image(None, "b");
+        cluster.run(1).await;
+        cluster.api.delete("podcliquesets", "x");
+        while cluster.api.get("podcliquesets", "x").is_some() {
+            cluster.tick().await;
+        }
+        cluster.create(small(2));
+        cluster.until_settled(60).await;
+        let set = cluster.api.get("podcliquesets", "x").unwrap();
+        assert!(set["status"]["updateProgress"].is_null(), "a new set has nothing to update");
+    });
+}
+
+#[test]
+fn an_update_ends_although_its_progress_was_removed() {
+    for plural in ["podcliques", "podcliquescalinggroups", "podcliquesets"] {
+        story(async move {
+            let mut cluster = settled(&[100], small(2)).await;
+            cluster.set_image(None, "b");
+            cluster.run(1).await;
+            for object in cluster.api.all(plural) {
+                let name = object["metadata"]["name"].as_str().unwrap();
+                cluster.api.edit(plural, name, |object| {
+                    if let Some(status) = object["status"].as_object_mut() {
+                        status.remove("updateProgress");
+                        status.remove("updatedReplicas");
+                    }
+                });
+            }
+            cluster.until_settled(120).await;
+        });
+    }
+}
+
+#[test]
+fn pods_that_never_started_do_not_keep_an_update_from_replacing_them() {
+    story(async {
+        let mut broken = clique("a", 2, 2);
+        broken["annotations"] = json!({ BROKEN: "yes" });
+        let mut cluster = Cluster::new(&[100]).await;
+        cluster.create(set(2, &[broken], &[]));
+        cluster.run(30).await;
+        cluster.edit_set(|set| set["spec"]["template"]["cliques"][0]["annotations"] = json!({}));
+        cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn what_an_update_reports_does_not_grow_with_the_set() {
+    let size = |replicas| {
+        story(async move {
+            let mut cluster = settled(&[1000], set(replicas, &[clique("a", 1, 1)], &[])).await;
+            cluster.set_image(None, "b");
+            let mut largest = 0;
+            for _ in 0..100 {
+                cluster.tick().await;
+                let set = cluster.api.get("podcliquesets", "x").unwrap();
+                largest = largest.max(set["status"]["updateProgress"].to_string().len());
+            }
+            largest
+        })
+    };
+    assert!(size(40) < size(2) + 10, "counters may have another digit");
+}
+
 // === anything ===
 
 /// Something that happens.

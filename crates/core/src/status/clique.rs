@@ -67,6 +67,29 @@ fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     }
 }
 
+/// Pods that count for the minimum.
+struct Usable {
+    scheduled: i32,
+    /// Scheduled and not failing. Those whose containers have not started yet are on their way.
+    good: i32,
+}
+
+impl Usable {
+    fn of(pods: &[ObservedPod]) -> Self {
+        let count =
+            |is: fn(&ObservedPod) -> bool| wire_count(pods.iter().filter(|pod| is(pod)).count());
+        let scheduled = count(|pod| pod.scheduled);
+        let failing = count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
+        Self { scheduled, good: scheduled.saturating_sub(failing).max(0) }
+    }
+}
+
+/// Whether a PodClique with these pods is below its minimum.
+pub(crate) fn is_below_minimum(clique: &PodClique, pods: &[ObservedPod]) -> bool {
+    let Usable { scheduled, good } = Usable::of(pods);
+    scheduled.min(good) < min_available(clique)
+}
+
 /// The current hashes move once all pods have the target template.
 fn advance_hashes(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     if status.updated_replicas != status.replicas {
@@ -125,12 +148,9 @@ impl<'a> CliqueFacts<'a> {
         self.observation(reasons::SCHEDULED, value, reason, message)
     }
 
-    /// Pods that are scheduled and whose containers have not started yet count as good: they are on
-    /// their way.
     fn observation_of_breach(&self, status: &PodCliqueStatus) -> Observation<'static> {
-        let (min, scheduled) = (min_available(self.object()), status.scheduled_replicas);
-        let failing = self.count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
-        let good = scheduled.saturating_sub(failing).max(0);
+        let min = min_available(self.object());
+        let Usable { scheduled, good } = Usable::of(self.clique.pods);
         let (value, reason, message) = if status.update_progress.as_ref().is_some_and(is_running) {
             let message = "Update is in progress".to_owned();
             (condition::UNKNOWN, breach::UPDATE_IN_PROGRESS, message)

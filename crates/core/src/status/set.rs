@@ -29,6 +29,8 @@ pub struct SetReplica {
     pub scheduled: bool,
     /// Something in it has lost its minimum.
     pub breached: bool,
+    /// Something in it reports another template.
+    pub outdated: bool,
     /// Its standalone cliques.
     pub cliques: Number,
     /// Its scaling groups.
@@ -76,6 +78,8 @@ pub fn set_replica<'a>(
         if let Some(status) = &stored.status {
             result.renewed &= status.updated_replicas >= status.replicas;
             result.scheduled |= status.scheduled_replicas > 0;
+            let hash = status.current_pod_clique_set_generation_hash.as_deref();
+            result.outdated |= hash.is_some() && hash != generation_hash;
         }
         result.breached |= termination::clique_breached_since(stored).is_some();
     }
@@ -91,6 +95,7 @@ pub fn set_replica<'a>(
         let hash = status.and_then(|s| s.current_pod_clique_set_generation_hash.as_deref());
         result.available &= available >= stored.spec.min_available.unwrap_or(1);
         result.groups.add(hash.is_some() && hash == generation_hash);
+        result.outdated |= hash.is_some() && hash != generation_hash;
         result.scheduled |= status.is_some_and(|status| status.scheduled_replicas > 0);
         result.breached |= termination::group_breached_since(stored).is_some();
     }

@@ -24,7 +24,11 @@ pub fn record(
     now: Timestamp,
 ) {
     let reported = status.current_generation_hash.as_deref();
-    if begins(set, generation_hash) {
+    // Somebody may have removed what was recorded of an update.
+    let is_lost = status.update_progress.is_none()
+        && reported == Some(generation_hash)
+        && replicas.iter().any(|replica| replica.outdated);
+    if begins(set, generation_hash) || is_lost {
         status.update_progress = Some(PodCliqueSetUpdateProgress {
             update_started_at: Some(stamp(now)),
             ..PodCliqueSetUpdateProgress::default()

@@ -13,7 +13,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
 use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
-use grove_core::termination::{self, Verdict, clique_breached_since, group_breached_since};
+use grove_core::termination::{self, Verdict, clique_is_breached_since, group_breached_since};
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
@@ -211,7 +211,11 @@ fn replaced(
     let breaches = |members: &Vec<Clique<'_>>| -> Vec<Timestamp> {
         let live = members.iter().filter_map(|one| seen.cliques.get(&one.name));
         let live = live.filter(|clique| is_alive(seen, clique));
-        live.filter_map(|clique| clique_breached_since(&clique.object)).collect()
+        live.filter_map(|clique| {
+            let pods = seen.pods_of_breached.get(&*clique.meta.key.name)?;
+            clique_is_breached_since(&clique.object, pods)
+        })
+        .collect()
     };
     let breaches: Vec<_> = place.replicas.iter().map(breaches).collect();
     let delay = termination::delay(place.layout.set());

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use grove_api::{PodClique, PodCliqueScalingGroup};
 use grove_core::children::resource_claims::{self, ResourceClaim};
 use grove_core::layout::{Clique, Layout};
+use grove_core::pods::ObservedPod;
+use grove_core::termination::clique_breached_since;
 use grove_runtime::resource::ObjectKey;
 
 use crate::claims;
@@ -19,7 +21,9 @@ pub(super) struct Observed {
     /// The set that owns the group.
     pub(super) set: Option<Arc<Set>>,
     /// Every PodClique that says it is of the group or has the name of a wanted member.
-    pub(super) cliques: BTreeMap<String, Arc<Object<PodClique>>>,
+    pub(super) cliques: ByName,
+    /// The pods of those that report to have lost their minimum.
+    pub(super) pods_of_breached: BTreeMap<String, Vec<ObservedPod>>,
     /// The claims of the group.
     pub(super) claims: claims::Seen,
     /// Whether members with GPUs join ComputeDomains.
@@ -38,6 +42,17 @@ pub(super) struct Place<'a> {
     pub(super) claims: Vec<ResourceClaim>,
 }
 
+type ByName = BTreeMap<String, Arc<Object<PodClique>>>;
+
+fn pods_of_breached(world: &World, cliques: &ByName) -> BTreeMap<String, Vec<ObservedPod>> {
+    let breached =
+        cliques.iter().filter(|(_, clique)| clique_breached_since(&clique.object).is_some());
+    let pods = |clique: &Object<PodClique>| {
+        world.pods_of(&clique.meta.uid).iter().map(|pod| pod.observed.clone()).collect()
+    };
+    breached.map(|(name, clique)| (name.clone(), pods(clique))).collect()
+}
+
 impl Observed {
     /// What the caches have; nothing when the group is gone.
     pub(super) fn of(world: &World, key: &ObjectKey) -> Option<Self> {
@@ -49,7 +64,8 @@ impl Observed {
         let cliques = world.members_of(key).into_iter().map(by_name).collect();
         let claims = claims::Seen::default();
         let mnnvl = world.compute_domains.is_some();
-        let mut seen = Self { group, set, cliques, claims, mnnvl };
+        let pods_of_breached = pods_of_breached(world, &cliques);
+        let mut seen = Self { group, set, cliques, pods_of_breached, claims, mnnvl };
         // A name that somebody else has may come with any labels.
         let unlabelled: Vec<_> = seen
             .place()

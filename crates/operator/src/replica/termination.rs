@@ -5,9 +5,10 @@
 //! minimum before its replica was terminated, and is still there.
 
 use grove_api::{PodClique, PodCliqueScalingGroup};
-use grove_core::layout::Layout;
+use grove_core::layout::{self, Layout};
+use grove_core::pods::ObservedPod;
 use grove_core::termination::{
-    self, Verdict, announced, clique_breached_since, group_breached_since, in_progress_since,
+    self, Verdict, announced, clique_is_breached_since, group_is_breached_since, in_progress_since,
 };
 use grove_runtime::resource::Resource;
 use grove_runtime::view::Meta;
@@ -32,8 +33,8 @@ pub(super) fn judge(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> Ver
     // Some of it is being made anew.
     let Some(standalone) = standalone else { return Verdict::Stay };
     let standalone = standalone.into_iter().filter(|clique| is_owned(seen, &clique.meta));
-    let cliques = standalone.filter_map(|clique| clique_breached_since(&clique.object));
-    let groups = groups(seen).filter_map(|group| group_breached_since(&group.object));
+    let cliques = standalone.filter_map(|clique| breached_since(seen, clique));
+    let groups = groups(seen).filter_map(|group| group_breached(seen, layout, group));
     termination::verdict(cliques.chain(groups), termination::delay(&seen.set.object), now)
 }
 
@@ -45,7 +46,7 @@ pub(super) fn plan(seen: &Observed, now: Timestamp) -> Plan {
         let resource = Resource::of::<PodCliqueScalingGroup>();
         converge::status(resource, &group.meta, group.object.status.as_ref(), &status)
     }));
-    let is_breached = |clique: &&Object<PodClique>| clique_breached_since(&clique.object).is_some();
+    let is_breached = |clique: &&Object<PodClique>| breached_since(seen, clique).is_some();
     let (breached, well): (Vec<_>, Vec<_>) = cliques(seen).partition(is_breached);
     plan.step(well.into_iter().map(delete));
     plan.step(breached.into_iter().map(delete));
@@ -62,8 +63,38 @@ fn is_unfinished(seen: &Observed) -> bool {
     else {
         return false;
     };
-    let breached = cliques(seen).filter_map(|clique| clique_breached_since(&clique.object));
+    let breached = cliques(seen).filter_map(|clique| breached_since(seen, clique));
     breached.into_iter().any(|since| since <= terminated)
+}
+
+fn pods<'o>(seen: &'o Observed, clique: &Object<PodClique>) -> &'o [ObservedPod] {
+    seen.pods.get(&*clique.meta.key.name).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn breached_since(seen: &Observed, clique: &Object<PodClique>) -> Option<Timestamp> {
+    clique_is_breached_since(&clique.object, pods(seen, clique))
+}
+
+fn group_breached(
+    seen: &Observed,
+    layout: &Layout<'_>,
+    group: &Object<PodCliqueScalingGroup>,
+) -> Option<Timestamp> {
+    let name = |one: &&layout::Group<'_>| {
+        layout.scaling_group_name(seen.index, one) == *group.meta.key.name
+    };
+    let place = layout.groups().iter().find(name)?;
+    let count = u32::try_from(group.object.spec.replicas).unwrap_or_default();
+    let member = |place: &layout::Clique<'_>| {
+        let live = seen.cliques.get(&place.name).filter(|live| !live.meta.deleting)?;
+        Some((&live.object, pods(seen, live)))
+    };
+    let replicas: Vec<Vec<_>> = (0..count)
+        .map(|replica| {
+            layout.member_cliques(seen.index, place, replica).iter().map(member).collect()
+        })
+        .collect();
+    group_is_breached_since(&group.object, &replicas)
 }
 
 fn groups(seen: &Observed) -> impl Iterator<Item = &Object<PodCliqueScalingGroup>> {

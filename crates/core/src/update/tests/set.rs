@@ -17,6 +17,7 @@ const DONE: SetReplica = SetReplica {
     renewed: true,
     scheduled: true,
     breached: false,
+    outdated: false,
     cliques: Number { updated: 1, total: 1 },
     groups: Number { updated: 1, total: 1 },
 };
@@ -142,6 +143,22 @@ fn another_change_starts_over_and_what_has_it_already_is_left_out() {
     run.replicas[1] = DONE;
     run.report(A);
     assert!(run.ended());
+}
+
+#[test]
+fn an_update_whose_record_was_removed_begins_again() {
+    let mut run = Run::new(2);
+    run.replicas = vec![OLD; 2];
+    run.report(B);
+    run.set.status.as_mut().unwrap().update_progress = None;
+    run.replicas = vec![DONE; 2];
+    run.report(B);
+    assert!(run.status().get("updateProgress").is_none(), "nothing is left to do");
+    run.replicas[1] = SetReplica { outdated: true, ..OLD };
+    let outcome = Outcome::Complete { generation: Some(1) };
+    let status = pod_clique_set(&run.set, B, &run.replicas, outcome, at(9));
+    let progress = status.update_progress.unwrap();
+    assert_eq!(progress.currently_updating[0].replica_index, 1);
 }
 
 #[test]

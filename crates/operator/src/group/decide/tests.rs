@@ -62,6 +62,7 @@ impl Scene {
             group: object(&self.group),
             set: Some(object(&self.set)),
             cliques: cliques.map(|(name, clique)| (name.clone(), object(clique))).collect(),
+            pods_of_breached: BTreeMap::new(),
             claims: claims::Seen::default(),
             mnnvl: false,
         }
