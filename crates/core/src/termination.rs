@@ -49,15 +49,16 @@ pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Opt
     clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
 }
 
-/// The same for a group: `replicas` are its replicas `0..spec.replicas`, each with its members and their
-/// pods, or nothing for a member that is not there.
+/// A member of a group and its pods; nothing when it is not there.
+pub type Member<'a> = Option<(&'a PodClique, &'a [ObservedPod])>;
+
+/// The same for a group: `replicas` are the members of its replicas `0..spec.replicas`.
 pub fn group_is_breached_since(
     group: &PodCliqueScalingGroup,
-    replicas: &[Vec<Option<(&PodClique, &[ObservedPod])>>],
+    replicas: &[Vec<Member<'_>>],
 ) -> Option<Timestamp> {
-    let is_well = |member: &Option<(&PodClique, &[ObservedPod])>| {
-        member.is_some_and(|(clique, pods)| !is_below_minimum(clique, pods))
-    };
+    let is_well =
+        |member: &Member<'_>| member.is_some_and(|(clique, pods)| !is_below_minimum(clique, pods));
     let well = replicas.iter().filter(|members| members.iter().all(is_well)).count();
     let minimum = usize::try_from(group.spec.min_available.unwrap_or(1)).unwrap_or_default();
     group_breached_since(group).filter(|_| well < minimum)

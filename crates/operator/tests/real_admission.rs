@@ -15,7 +15,9 @@ use grove_api::OperatorConfiguration;
 use grove_runtime::clock::Clock;
 use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{CLIQUES, GANGS, Kind, PODS, SERVICES, SETS};
+use support::kinds::{
+    ACCOUNTS, AUTOSCALERS, BINDINGS, CLIQUES, GANGS, Kind, PODS, ROLES, SECRETS, SERVICES, SETS,
+};
 use support::mirror::{Mirror, Namespace, send, text};
 use support::{NAMESPACE, Setup, World, sets};
 use tokio::net::TcpListener;
@@ -89,8 +91,17 @@ async fn deploy(mirror: &Mirror) -> Namespace {
     set["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
         json!({ "maxReplicas": 5 });
     namespace.create(SETS, &set).await;
-    // Nothing schedules them here, but they are all made.
-    namespace.until_is("pods are made", |state| state.of(PODS).len() == 5).await;
+    // Nothing schedules them here, but they are all made, and so is what goes with them.
+    let managed = |object: &Value| {
+        object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "grove-operator"
+    };
+    namespace
+        .until_is("everything is made", |state| {
+            let kinds = [SECRETS, ACCOUNTS, SERVICES, ROLES, BINDINGS, AUTOSCALERS];
+            state.of(PODS).len() == 5
+                && kinds.iter().all(|kind| state.of(*kind).iter().any(|one| managed(one)))
+        })
+        .await;
     namespace
 }
 

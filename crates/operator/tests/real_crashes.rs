@@ -40,9 +40,9 @@ struct Phase {
 const PHASES: [Phase; 5] = [
     Phase { name: "deploy", pods: 25, ever: 25, kills: 40 },
     Phase { name: "scale out", pods: 36, ever: 36, kills: 24 },
-    Phase { name: "update", pods: 36, ever: 72, kills: 40 },
-    Phase { name: "scale in", pods: 8, ever: 72, kills: 18 },
-    Phase { name: "delete", pods: 0, ever: 72, kills: 18 },
+    Phase { name: "scale in", pods: 8, ever: 36, kills: 18 },
+    Phase { name: "update", pods: 8, ever: 44, kills: 24 },
+    Phase { name: "delete", pods: 0, ever: 44, kills: 18 },
 ];
 
 /// Five replicas of everything there is, with start order and an autoscaler.
