@@ -125,22 +125,15 @@ pub fn cluster_topology(
         ..LastError::default()
     });
     let errors: Vec<_> = errors.into_iter().collect();
-    let outcome = match failure {
-        Some(_) => Outcome::Incomplete { errors: &errors },
-        None => Outcome::Complete { generation },
+    let (state, reason, message, outcome) = if let Some(failure) = failure {
+        let message = format!("Failed to create KAI Topology CR: {failure}");
+        let reason = ready::KAI_TOPOLOGY_CREATION_OR_UPDATE_FAILED;
+        (FALSE, reason, message, Outcome::Incomplete { errors: &errors })
+    } else {
+        let message = "The topologies of all schedulers have the levels of this one".to_owned();
+        (TRUE, ready::TOPOLOGY_READY, message, Outcome::Complete { generation })
     };
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
-    let (state, reason, message) = match failure {
-        Some(failure) => (
-            FALSE,
-            ready::KAI_TOPOLOGY_CREATION_OR_UPDATE_FAILED,
-            format!("Failed to create KAI Topology CR: {failure}"),
-        ),
-        None => {
-            let message = "The topologies of all schedulers have the levels of this one";
-            (TRUE, ready::TOPOLOGY_READY, message.to_owned())
-        }
-    };
     let seen = Observation {
         type_: ready::READY,
         status: state,
