@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::objects::SchedulerObject;
 use crate::remote::Remote;
+use crate::topology::TopologyPart;
 
 /// One scheduler.
 ///
@@ -105,6 +106,11 @@ pub trait Backend: Send + Sync {
     fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
         let _ = (set, objects);
         Vec::new()
+    }
+
+    /// What the scheduler does for topologies, if it has topology objects of its own.
+    fn topology(&self) -> Option<&dyn TopologyPart> {
+        None
     }
 
     /// The program that is asked instead, for a backend that is none of ours.
@@ -284,6 +290,11 @@ impl BackendError {
     /// The same failure of another class.
     pub(crate) fn with_class(self, class: Class) -> Self {
         Self { class, ..self }
+    }
+
+    /// What is wrong, without the name of the backend.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// One word, for conditions and events.

@@ -1,4 +1,5 @@
-//! The KAI scheduler: a PodGroup per PodGang, with a subgroup per PodClique.
+//! The KAI scheduler: a PodGroup per PodGang, with a subgroup per PodClique, and a Topology per topology
+//! of Grove.
 //!
 //! KAI's own pod grouper would make PodGroups too. It is told to stay away from our pods and gangs by
 //! a marker, unless the profile says `createPodGroups: false`: then it makes them from the PodGangs,
@@ -6,6 +7,7 @@
 
 mod pod_group;
 mod queue;
+mod topology;
 
 use futures::future::BoxFuture;
 use grove_api::foreign::kai::{
@@ -16,8 +18,10 @@ use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::write::{Precondition, Verb, Write};
 use serde_json::{Value, json};
 
+use self::topology::Topologies;
 use crate::contract::{Backend, BackendError, Capabilities, Gang, Objects, Pods, Preparation};
 use crate::objects::converge;
+use crate::topology::TopologyPart;
 
 /// Name of the backend.
 pub(crate) use grove_api::foreign::kai::SCHEDULER_NAME as NAME;
@@ -91,6 +95,10 @@ impl Backend for KaiScheduler {
         _: &'a dyn Objects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         Box::pin(async { self.accepts(set).map(|()| Vec::new()) })
+    }
+
+    fn topology(&self) -> Option<&dyn TopologyPart> {
+        Some(&Topologies)
     }
 }
 

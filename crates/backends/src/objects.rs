@@ -80,6 +80,11 @@ impl Cached {
         Self(Arc::new(backends.kinds().into_iter().map(&mut start).collect()))
     }
 
+    /// The cache of one kind.
+    pub fn store(&self, resource: &Resource) -> Option<&Store<SchedulerObject>> {
+        self.0.get(resource).map(|(store, _)| store)
+    }
+
     /// The caches.
     pub fn stores(&self) -> impl Iterator<Item = &Store<SchedulerObject>> {
         self.0.values().map(|(store, _)| store)

@@ -14,6 +14,7 @@ use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
 use crate::lpx_scheduler::{self, LpxScheduler};
 use crate::remote::Remote;
+use crate::topology::TopologyPart;
 use crate::volcano::{self, Volcano};
 
 /// Backends by name.
@@ -97,7 +98,8 @@ impl Registry {
 
     /// The kinds that the backends want to see.
     pub fn kinds(&self) -> BTreeSet<Resource> {
-        self.backends.values().flat_map(|backend| backend.kinds()).collect()
+        let topologies = self.all().filter_map(Backend::topology).map(TopologyPart::kind);
+        self.all().flat_map(Backend::kinds).chain(topologies).collect()
     }
 
     /// The backend of pods that name none.

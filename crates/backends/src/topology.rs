@@ -1,6 +1,118 @@
-//! Where sets ask for a place in the topology.
+//! The topology: what schedulers that know one are told about it, and where sets ask for a place in it.
 
-use grove_api::PodCliqueSet;
+use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
+use grove_runtime::resource::{Resource, Uid};
+use grove_runtime::view::View as _;
+use grove_runtime::write::Write;
+use serde_json::{Value, json};
+
+use crate::contract::BackendError;
+use crate::objects::SchedulerObject;
+
+/// What a scheduler with topology objects of its own does for the topologies of Grove: an optional part
+/// of the contract. Its functions are pure, as [`Backend::plan`](crate::Backend::plan) is.
+pub trait TopologyPart: Send + Sync {
+    /// Kind of the scheduler's topology objects, which have no namespace. The operator keeps them in
+    /// memory, and looks at a topology again when an object of it changes. A kind that the cluster does
+    /// not serve has no objects until it does; then the functions below are not called.
+    fn kind(&self) -> Resource;
+
+    /// Name of the scheduler's object for a topology.
+    fn object_name(&self, topology: &Topology<'_>) -> String;
+
+    /// The write that comes next in making the scheduler's object say what the topology says, and nothing
+    /// once it does. What is created here is controlled by the topology, and goes with it; an object that
+    /// is not is somebody else's, and stays.
+    fn plan(
+        &self,
+        topology: &Topology<'_>,
+        live: Option<&SchedulerObject>,
+    ) -> Result<Option<Write>, BackendError>;
+
+    /// How the object called `reference`, which somebody else manages, compares with a topology.
+    fn drift(
+        &self,
+        topology: &Topology<'_>,
+        reference: &str,
+        live: Option<&SchedulerObject>,
+    ) -> Drift;
+}
+
+/// A topology of Grove, of either kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology<'a> {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its life.
+    pub uid: Uid,
+    /// Keys of node labels, those of the broadest level first.
+    pub levels: Vec<&'a str>,
+}
+
+impl<'a> From<&'a ClusterTopologyBinding> for Topology<'a> {
+    fn from(binding: &'a ClusterTopologyBinding) -> Self {
+        Self {
+            kind: ClusterTopologyBinding::KIND,
+            name: binding.metadata.name.as_deref().unwrap_or_default(),
+            uid: binding.metadata.uid.as_deref().unwrap_or_default().into(),
+            levels: binding.spec.levels.iter().map(|level| level.key.as_str()).collect(),
+        }
+    }
+}
+
+/// The levels of this kind are in any order, but their names have one.
+impl<'a> From<&'a ClusterTopology> for Topology<'a> {
+    fn from(topology: &'a ClusterTopology) -> Self {
+        let mut levels: Vec<_> = topology.spec.levels.iter().collect();
+        levels.sort_by(|one, other| one.domain.cmp(&other.domain));
+        Self {
+            kind: ClusterTopology::KIND,
+            name: topology.metadata.name.as_deref().unwrap_or_default(),
+            uid: topology.metadata.uid.as_deref().unwrap_or_default().into(),
+            levels: levels.into_iter().map(|level| level.key.as_str()).collect(),
+        }
+    }
+}
+
+impl Topology<'_> {
+    /// A reference to the topology, for an object that it controls.
+    pub fn owner(&self) -> Value {
+        json!({
+            // Both kinds have the same one.
+            "apiVersion": ClusterTopologyBinding::API_VERSION,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+
+    /// Whether this life of the topology controls an object.
+    pub fn controls(&self, object: &SchedulerObject) -> bool {
+        object.meta().controller.as_ref().is_some_and(|owner| owner.uid == self.uid)
+    }
+
+    /// Whether a topology of this kind and name, in this life or another one, controls an object.
+    pub fn is_named_by(&self, object: &SchedulerObject) -> bool {
+        object.meta().controller.as_ref().is_some_and(|owner| {
+            *owner.api_version == *ClusterTopologyBinding::API_VERSION
+                && *owner.kind == *self.kind
+                && *owner.name == *self.name
+        })
+    }
+}
+
+/// How a scheduler's topology object that somebody else manages compares with a topology of Grove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// Why it is not the same, if it is not.
+    pub message: Option<String>,
+    /// The generation that was looked at, if the object is there.
+    pub observed_generation: Option<i64>,
+}
 
 /// The parts of a set that have a topology constraint, as messages name them.
 pub(crate) fn constrained(set: &PodCliqueSet) -> Vec<String> {
@@ -14,4 +126,27 @@ pub(crate) fn constrained(set: &PodCliqueSet) -> Vec<String> {
         .chain(cliques.map(|clique| format!("PodClique {:?}", clique.name)))
         .chain(groups.map(|group| format!("PodCliqueScalingGroup {:?}", group.name)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_come_from_the_broadest_to_the_narrowest() {
+        let level = |domain: &str, key: &str| json!({ "domain": domain, "key": key });
+        let levels = [level("host", "h"), level("zone", "z"), level("rack", "r")];
+        let object = json!({
+            "metadata": { "name": "dc", "uid": "u" }, "spec": { "levels": levels },
+        });
+        let binding: ClusterTopologyBinding = serde_json::from_value(object.clone()).unwrap();
+        let managed: ClusterTopology = serde_json::from_value(object).unwrap();
+
+        let binding = Topology::from(&binding);
+        assert_eq!((binding.kind, binding.name), ("ClusterTopologyBinding", "dc"));
+        assert_eq!(binding.levels, ["h", "z", "r"], "as its user says");
+        let managed = Topology::from(&managed);
+        assert_eq!((managed.kind, managed.name), ("ClusterTopology", "dc"));
+        assert_eq!(managed.levels, ["z", "r", "h"], "by the meaning of the names");
+    }
 }

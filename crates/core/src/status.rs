@@ -18,6 +18,7 @@ pub(crate) mod condition;
 mod resources;
 mod scaling_group;
 mod set;
+mod topology;
 mod urgency;
 
 pub(crate) use clique::is_below_minimum;
@@ -25,6 +26,7 @@ pub use clique::{CliqueFacts, pod_clique};
 pub use resources::{ResourceState, resources};
 pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};
 pub use set::{Number, SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
+pub use topology::{Agreement, SchedulerTopology, cluster_topology, cluster_topology_binding};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
 /// How the reconcile went whose result is being reported.

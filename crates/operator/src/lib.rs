@@ -30,6 +30,7 @@ mod registration;
 mod replica;
 mod run;
 mod set;
+mod topology;
 mod webhooks;
 mod world;
 

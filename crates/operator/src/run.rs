@@ -38,7 +38,7 @@ use crate::reconcile::{Context, Problems, ReconcileError};
 use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
 use crate::replica::ReplicaKey;
 use crate::world::World;
-use crate::{clique, crds, gang, group, outage, replica, set, webhooks};
+use crate::{clique, crds, gang, group, outage, replica, set, topology, webhooks};
 
 /// Field manager of the operator's writes.
 const MANAGER: &str = "grove-operator";
@@ -302,6 +302,12 @@ impl Parts<'_> {
         outage::follow(&context, &gangs, &cliques, &stage);
         let queues = Queues { sets: sets.clone(), replicas, groups, cliques };
         queues.follow_apis(&context.world, &stage);
+        let topologies = topology::queue(&context.world, &context.backends, self.env);
+        topology::follow_installations(&context.world, &context.backends, &topologies, &stage);
+        // There are few, and they seldom change.
+        start.controller(topology::NAME, topologies, 1, |context, attempt| {
+            Box::pin(async move { topology::reconcile(&context, attempt).await })
+        });
         start.controller("podgang", gangs, concurrency.pod_gang, |context, attempt| {
             Box::pin(async move { gang::reconcile(&context, attempt).await })
         });

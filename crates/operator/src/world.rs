@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::foreign::compute_domain::ComputeDomain;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+    PodGang, labels,
+};
 use grove_backends::{Cached, Registry};
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
@@ -54,6 +57,10 @@ pub(crate) struct World {
     /// Former and current templates of sets. Nothing depends on them, so an operator that may not see
     /// them goes without.
     pub(crate) revisions: BySet<Revision>,
+    /// Topologies that users define. An operator that may not see these or those below goes without.
+    pub(crate) bindings: Store<Object<ClusterTopologyBinding>>,
+    /// Topologies of which the operator manages one.
+    pub(crate) topologies: Store<Object<ClusterTopology>>,
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: Cached,
     /// ResourceClaims and their templates.
@@ -162,6 +169,12 @@ fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
     caches.start(declared)
 }
 
+/// A cache of everything there is of a kind, as far as the operator may see it.
+fn all_seen<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
+    let declared = caches.declare(Selection::all(resource)).optional();
+    caches.start(declared)
+}
+
 impl World {
     /// Starts all caches; that of ComputeDomains only with `mnnvl`.
     pub(crate) fn start(caches: &mut Caches, backends: &Registry, mnnvl: bool) -> Self {
@@ -213,6 +226,8 @@ impl World {
                 set: revisions_by_set,
                 replica: revisions_by_replica,
             },
+            bindings: all_seen(caches, Resource::of::<ClusterTopologyBinding>()),
+            topologies: all_seen(caches, Resource::of::<ClusterTopology>()),
             scheduler_objects: Cached::start(caches, backends),
         }
     }

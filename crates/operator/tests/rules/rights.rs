@@ -16,14 +16,17 @@ type Right = String;
 const HANDED_ON: [&str; 4] =
     ["get /pods", "get /pods/status", "list /pods/status", "watch /pods/status"];
 
-/// Needed when something unusual happens: the certificate is renewed after half a day, and labels are put
-/// back that somebody removed (which is shown with the other interference, and with claims).
-const NOT_TODAY: [&str; 5] = [
+/// Needed when something unusual happens: the certificate is renewed after half a day, labels are put
+/// back that somebody removed (which is shown with the other interference, and with claims), and there are
+/// topologies (which have tests of their own).
+const NOT_TODAY: [&str; 7] = [
     "patch /secrets",
     "patch /serviceaccounts",
     "patch rbac.authorization.k8s.io/rolebindings",
     "patch rbac.authorization.k8s.io/roles",
     "patch resource.k8s.io/resourceclaims",
+    "patch grove.io/clustertopologies/status",
+    "patch grove.io/clustertopologybindings/status",
 ];
 
 /// Rights that are for operators outside a cluster, which the installed role does not have.

@@ -1,6 +1,6 @@
-//! The kinds that a set consists of, as paths of the API.
+//! The kinds that a set consists of, and those around it, as paths of the API.
 
-/// A kind of namespaced object.
+/// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     pub name: &'static str,
@@ -18,8 +18,11 @@ impl Kind {
         format!("/{}/{}", self.api, self.plural)
     }
 
-    /// Path of all objects of one namespace.
+    /// Path of all objects of one namespace; of kinds without namespaces it is the empty one.
     pub fn in_namespace(self, namespace: &str) -> String {
+        if namespace.is_empty() {
+            return self.everywhere();
+        }
         format!("/{}/namespaces/{namespace}/{}", self.api, self.plural)
     }
 }
@@ -59,6 +62,15 @@ pub const KAI_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.run.ai/v2alp
 /// Groups of Volcano.
 pub const VOLCANO_GROUPS: Kind =
     Kind::new("PodGroup", "apis/scheduling.volcano.sh/v1beta1", "podgroups");
+
+/// Topologies that users define.
+pub const TOPOLOGY_BINDINGS: Kind =
+    Kind::new("ClusterTopologyBinding", "apis/grove.io/v1alpha1", "clustertopologybindings");
+/// Topologies that the operator manages.
+pub const CLUSTER_TOPOLOGIES: Kind =
+    Kind::new("ClusterTopology", "apis/grove.io/v1alpha1", "clustertopologies");
+/// Topologies of the KAI scheduler.
+pub const KAI_TOPOLOGIES: Kind = Kind::new("Topology", "apis/kai.scheduler/v1alpha1", "topologies");
 
 /// Crews of the scheduler in `examples/backend`.
 pub const CREWS: Kind = Kind::new("Crew", "apis/crew.example.com/v1", "crews");

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use grove_runtime::clock::Clock;
@@ -44,7 +45,7 @@ impl Mirror {
         let namespaces = Namespaces::default();
         let mut watches = Vec::new();
         for kind in kinds.iter().copied() {
-            let list = send(&client, Method::GET, &kind.everywhere(), &Value::Null).await.unwrap();
+            let list = list(&client, kind).await;
             for mut object in list["items"].as_array().unwrap().iter().cloned() {
                 object["kind"] = kind.name.into();
                 note(&namespaces, kind, object, false);
@@ -56,7 +57,7 @@ impl Mirror {
         Self { client, namespaces, watches: Arc::new(watches) }
     }
 
-    /// One namespace of the copy.
+    /// One namespace of the copy; objects without one are in the empty one.
     pub fn namespace(&self, name: &str) -> Namespace {
         Namespace {
             name: name.to_owned(),
@@ -78,6 +79,23 @@ impl Mirror {
     }
 }
 
+/// Lists a kind. That a CRD is established does not mean that its objects can be read already, and nothing
+/// can be watched that says so.
+async fn list(client: &Client, kind: Kind) -> Value {
+    let clock = Clock::system();
+    let listed = async {
+        loop {
+            match send(client, Method::GET, &kind.everywhere(), &Value::Null).await {
+                Ok(list) => return list,
+                Err(why) if why.starts_with("429") => clock.sleep(Duration::from_millis(50)).await,
+                Err(why) => panic!("{}: {why}", kind.plural),
+            }
+        }
+    };
+    let in_time = clock.timeout(DEADLINE, listed).await;
+    in_time.unwrap_or_else(|| panic!("{} cannot be listed", kind.plural))
+}
+
 fn sender(namespaces: &Namespaces, name: &str) -> Arc<watch::Sender<State>> {
     let mut namespaces = namespaces.lock().unwrap();
     let new = || Arc::new(watch::channel(State::default()).0);
@@ -85,7 +103,7 @@ fn sender(namespaces: &Namespaces, name: &str) -> Arc<watch::Sender<State>> {
 }
 
 fn note(namespaces: &Namespaces, kind: Kind, object: Value, gone: bool) {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap().to_owned();
+    let namespace = text(&object["metadata"]["namespace"]).to_owned();
     let key = (kind, name_of(&object));
     let object = Arc::new(object);
     sender(namespaces, &namespace).send_modify(|state| {

@@ -1,0 +1,122 @@
+//! What has to be done for a topology, and what there is to report.
+
+use grove_api::condition::cluster_topology_binding::SCHEDULER_TOPOLOGY_DRIFT;
+use grove_api::condition::{Condition, FALSE};
+use grove_api::{ClusterTopology, ClusterTopologyBinding};
+use grove_backends::{BackendError, Drift, Topology};
+use grove_core::status::{self, Agreement, SchedulerTopology};
+use grove_runtime::events::{Occurrence, Severity};
+use grove_runtime::resource::Resource;
+use grove_runtime::write::Write;
+use jiff::Timestamp;
+
+use super::observe::Scheduler;
+use crate::converge;
+use crate::events;
+use crate::objects::Object;
+
+/// What is to be done with the topology of one scheduler.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) scheduler: String,
+    /// Name of its topology object.
+    pub(super) reference: String,
+    pub(super) next: Result<Next, BackendError>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    Write(Write),
+    Report(Agreement),
+}
+
+/// Looks at one scheduler after the other.
+pub(super) fn decide(topology: &Topology<'_>, schedulers: &[Scheduler<'_>]) -> Vec<Verdict> {
+    schedulers.iter().map(|scheduler| judge(topology, scheduler)).collect()
+}
+
+fn judge(topology: &Topology<'_>, seen: &Scheduler<'_>) -> Verdict {
+    let Scheduler { name, part, reference, live, is_served } = seen;
+    let live = live.as_deref();
+    let next = match reference {
+        _ if !is_served => Err(BackendError::not_served(name, &part.kind())),
+        Some(reference) => Ok(Next::Report(compared(part.drift(topology, reference, live)))),
+        None => part.plan(topology, live).map(|write| {
+            write.map_or(Next::Report(Agreement::Same { generation: None }), Next::Write)
+        }),
+    };
+    Verdict {
+        scheduler: (*name).to_owned(),
+        reference: reference.map_or_else(|| part.object_name(topology), str::to_owned),
+        next,
+    }
+}
+
+fn compared(drift: Drift) -> Agreement {
+    let generation = drift.observed_generation;
+    match drift.message {
+        Some(message) => Agreement::Differs { message, generation },
+        None => Agreement::Same { generation },
+    }
+}
+
+/// What a binding refers to of schedulers that this operator has no topology of.
+pub(super) fn unavailable(
+    binding: &ClusterTopologyBinding,
+    schedulers: &[Scheduler<'_>],
+) -> impl Iterator<Item = Verdict> {
+    let listed = binding.spec.scheduler_topology_bindings.iter();
+    let is_known = |name: &str| schedulers.iter().any(|scheduler| scheduler.name == name);
+    listed.filter(move |one| !is_known(&one.scheduler_name)).map(|one| Verdict {
+        scheduler: one.scheduler_name.clone(),
+        reference: one.topology_reference.clone(),
+        next: Ok(Next::Report(Agreement::Unavailable)),
+    })
+}
+
+/// The status of a binding, if it differs from the stored one, and what is told when it is written.
+pub(super) fn report_of_binding(
+    binding: &Object<ClusterTopologyBinding>,
+    found: &[SchedulerTopology],
+    now: Timestamp,
+) -> Option<(Write, Option<Occurrence>)> {
+    let stored = binding.object.status.as_ref();
+    let wanted = status::cluster_topology_binding(&binding.object, found, now);
+    let resource = Resource::of::<ClusterTopologyBinding>();
+    let write = converge::status(resource, &binding.meta, stored, &wanted)?;
+    let before = stored.and_then(|stored| drift(&stored.conditions));
+    let now = drift(&wanted.conditions);
+    let is_news = before.map(|before| &before.status) != now.map(|now| &now.status);
+    Some((write, now.filter(|_| is_news).map(|now| told(binding, now))))
+}
+
+fn drift(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|condition| condition.type_ == SCHEDULER_TOPOLOGY_DRIFT)
+}
+
+fn told(binding: &Object<ClusterTopologyBinding>, condition: &Condition) -> Occurrence {
+    let (severity, reason) = if condition.status == FALSE {
+        (Severity::Normal, "TopologyInSync")
+    } else {
+        (Severity::Warning, "TopologyDriftDetected")
+    };
+    events::occurrence(binding, severity, reason, "SyncTopology", condition.message.clone())
+}
+
+/// The status of the topology that the operator manages, if it differs from the stored one.
+pub(super) fn report_of_managed(
+    managed: &Object<ClusterTopology>,
+    found: &[SchedulerTopology],
+    now: Timestamp,
+) -> Option<Write> {
+    let failure = found.iter().find_map(|one| match &one.agreement {
+        Agreement::Failed { message } => Some(message.as_str()),
+        _ => None,
+    });
+    let wanted = status::cluster_topology(&managed.object, failure, now);
+    let resource = Resource::of::<ClusterTopology>();
+    converge::status(resource, &managed.meta, managed.object.status.as_ref(), &wanted)
+}
+
+#[cfg(test)]
+mod tests;
