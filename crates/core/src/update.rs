@@ -123,6 +123,15 @@ pub fn is_taken_over(set: &PodCliqueSet, generation_hash: &str, clique: &PodCliq
     label.is_some_and(|label| !hash::is_ours(label)) && is_current()
 }
 
+/// Where an update is after a look at it.
+#[derive(PartialEq)]
+enum Step {
+    /// Something is being replaced, or waited for.
+    Goes,
+    /// Nothing is left to do.
+    Done,
+}
+
 /// A moment as Kubernetes writes it, in whole seconds.
 fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use grove_runtime::clock::Clock;
 use grove_runtime::rng::Rng;
+use http::Method;
 use serde_json::{Value, json};
 use support::kinds::{CLIQUES, GROUPS, Kind, PODS, SETS};
-use support::mirror::{Namespace, condition, name_of, text};
+use support::mirror::{Namespace, condition, name_of, send, text};
 use support::{Operator, Setup, World, sets};
 use tokio::task::JoinSet;
 use xtask::cluster::Kube;
@@ -79,6 +80,12 @@ async fn set_ready(namespace: &Namespace, pod: &Value, ready: bool) {
     let _ = namespace.try_patch(PODS, &format!("{}/status", name_of(pod)), status).await;
 }
 
+/// Deletes a pod, which may be gone by now.
+async fn delete(namespace: &Namespace, pod: &Value) {
+    let path = format!("{}/{}", PODS.in_namespace(&namespace.name), name_of(pod));
+    let _ = send(namespace.client(), Method::DELETE, &path, &Value::Null).await;
+}
+
 async fn sequence(namespace: Namespace, rng: Rng) {
     let clock = Clock::system();
     let pick = |below: u64| rng.next_u64() % below;
@@ -89,7 +96,7 @@ async fn sequence(namespace: Namespace, rng: Rng) {
         });
         let any_pod = usize::try_from(pick(64)).unwrap();
         let any_pod = pods.get(any_pod % pods.len().max(1));
-        match pick(8) {
+        match pick(9) {
             0 => scale(&namespace, SETS, "x", 1 + pick(3)).await,
             1 => scale(&namespace, GROUPS, "x-0-decode", 1 + pick(3)).await,
             2 => scale(&namespace, CLIQUES, "x-0-router", 1 + pick(3)).await,
@@ -101,9 +108,17 @@ async fn sequence(namespace: Namespace, rng: Rng) {
                     set_ready(&namespace, pod, false).await;
                 }
             }
-            _ => {
+            7 => {
                 if let Some(pod) = any_pod {
-                    namespace.delete(PODS, &name_of(pod)).await;
+                    delete(&namespace, pod).await;
+                }
+            }
+            // A node is lost, and with it every pod that was on it.
+            _ => {
+                let node = any_pod.map(|pod| pod["spec"]["nodeName"].clone());
+                for pod in pods.iter().filter(|pod| Some(&pod["spec"]["nodeName"]) == node.as_ref())
+                {
+                    delete(&namespace, pod).await;
                 }
             }
         }

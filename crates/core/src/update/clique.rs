@@ -4,7 +4,7 @@ use grove_api::pod_clique::PodsSelectedToUpdate;
 use grove_api::{PodClique, labels, pod_clique::PodCliqueUpdateProgress};
 use jiff::Timestamp;
 
-use super::{Rollout, stamp};
+use super::{Rollout, Step, stamp};
 use crate::hash;
 use crate::pods::ObservedPod;
 
@@ -109,12 +109,6 @@ pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<
     }
     let same = |pod: &&ObservedPod| pod.template_hash.as_deref() == Some(label) && !pod.deleting;
     Some(clique.pods.iter().filter(same).collect())
-}
-
-#[derive(PartialEq)]
-enum Step {
-    Goes,
-    Done,
 }
 
 /// Selects the next pod where that is allowed.

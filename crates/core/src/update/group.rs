@@ -6,7 +6,7 @@ use grove_api::pod_clique_scaling_group::{ReplicasSelectedToUpdate, ScalingGroup
 use grove_api::{PodClique, PodCliqueScalingGroup};
 use jiff::Timestamp;
 
-use super::{Rollout, stamp};
+use super::{Rollout, Step, stamp};
 use crate::layout;
 use crate::status::is_available;
 use crate::status::{GroupReplica, is_deleting, is_scheduled, template_hash_label};
@@ -125,12 +125,6 @@ pub fn outdated(group: &Group<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
     };
     let replicas = group.replicas.iter().enumerate();
     replicas.filter(goes).map(|(index, _)| index).collect()
-}
-
-#[derive(PartialEq)]
-enum Step {
-    Goes,
-    Done,
 }
 
 fn step(

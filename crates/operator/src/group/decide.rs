@@ -13,7 +13,9 @@ use grove_api::{PodClique, PodCliqueScalingGroup, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
 use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
-use grove_core::termination::{self, Verdict, clique_is_breached_since, group_breached_since};
+use grove_core::termination::{
+    self, Verdict, clique_is_breached_since, group_breached_since, in_progress_since,
+};
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
@@ -85,10 +87,12 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let available = object.status.as_ref().map(|status| status.available_replicas);
     let mut next = object.clone();
     next.status = Some(wanted);
+    // A termination that has helped is the end of a breach too.
+    let before = group_breached_since(object).or_else(|| in_progress_since(object));
     let breach = events::breach(
         &seen.group,
         seen.set.as_deref()?,
-        (group_breached_since(object), group_breached_since(&next)),
+        (before, group_breached_since(&next)),
         next.status.as_ref().map_or(&[], |status| &status.conditions),
     );
     let events = lost.into_iter().chain(breach).collect();

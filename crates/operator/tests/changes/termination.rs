@@ -207,4 +207,15 @@ async fn whole_replica(bench: Bench, namespace: Namespace) {
         assert!(!flagged(state.get(GROUPS, "x-0-g").unwrap()), "until it recovered");
     });
     assert_eq!(scheduler_groups(&namespace), groups);
+    let story =
+        ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
+    namespace
+        .until_is("the termination is told to its end", |state| {
+            story.iter().all(|reason| {
+                state.of(EVENTS).iter().any(|event| {
+                    event["reason"] == *reason && event["involvedObject"]["kind"] == "PodCliqueSet"
+                })
+            })
+        })
+        .await;
 }

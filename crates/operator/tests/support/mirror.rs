@@ -173,6 +173,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Waits until something is so; fails with what was seen last.
     pub async fn until<T>(&self, what: &str, mut done: impl FnMut(&State) -> Option<T>) -> T {
         let mut state = self.state.subscribe();
