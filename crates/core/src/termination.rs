@@ -14,6 +14,7 @@ use grove_api::condition::{
     pod_clique::SCHEDULED,
     pod_clique_scaling_group::{GANG_TERMINATION_ACTIVE, GANG_TERMINATION_IN_PROGRESS},
 };
+use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use jiff::Timestamp;
@@ -36,7 +37,15 @@ pub fn delay(set: &PodCliqueSet) -> Duration {
 
 /// Since when a PodClique that was up has been below its minimum.
 pub fn clique_breached_since(clique: &PodClique) -> Option<Timestamp> {
-    let conditions = &clique.status.as_ref()?.conditions;
+    clique_will_be_breached_since(clique, clique.status.as_ref()?)
+}
+
+/// The same with the status that it is about to get.
+pub fn clique_will_be_breached_since(
+    clique: &PodClique,
+    next: &PodCliqueStatus,
+) -> Option<Timestamp> {
+    let conditions = &next.conditions;
     let since = since(get(conditions, BREACHED)?)?;
     let scheduled = get(conditions, SCHEDULED)?;
     let created = created(&clique.metadata);
@@ -67,9 +76,18 @@ pub fn group_is_breached_since(
 /// Since when a scaling group that was healthy has been below its minimum. One that a termination has
 /// not helped yet does not count.
 pub fn group_breached_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
-    let breached = get(&group.status.as_ref()?.conditions, BREACHED)?;
+    group_will_be_breached_since(group, group.status.as_ref()?)
+}
+
+/// The same with the status that it is about to get.
+pub fn group_will_be_breached_since(
+    group: &PodCliqueScalingGroup,
+    next: &PodCliqueScalingGroupStatus,
+) -> Option<Timestamp> {
+    let breached = get(&next.conditions, BREACHED)?;
     let was_healthy = is_later_value(breached, created(&group.metadata));
-    since(breached).filter(|_| was_healthy && !is_in_progress(group))
+    let recovers = get(&next.conditions, GANG_TERMINATION_IN_PROGRESS).and_then(since).is_some();
+    since(breached).filter(|_| was_healthy && !recovers)
 }
 
 /// Whether a group is recovering from a termination.

@@ -12,7 +12,7 @@ use grove_core::children::owner;
 use grove_core::layout::Layout;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
 use grove_core::status::{self, CliqueFacts, Outcome};
-use grove_core::termination::clique_breached_since;
+use grove_core::termination::{clique_breached_since, clique_will_be_breached_since};
 use grove_core::update;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
@@ -137,13 +137,11 @@ pub(super) fn report(
     let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = clique.status.as_ref().map(|status| status.ready_replicas);
-    let mut next = clique.clone();
-    next.status = Some(status);
     let breach = events::breach(
         &observed.clique,
         &place.set,
-        (clique_breached_since(clique), clique_breached_since(&next)),
-        next.status.as_ref().map_or(&[], |status| &status.conditions),
+        (clique_breached_since(clique), clique_will_be_breached_since(clique, &status)),
+        &status.conditions,
     );
     let events = lost.into_iter().chain(breach).collect();
     Some(Report { write, patience: patience(urgent, ready), events })

@@ -14,7 +14,8 @@ use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
 use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
 use grove_core::termination::{
-    self, Verdict, clique_is_breached_since, group_breached_since, in_progress_since,
+    self, Verdict, clique_is_breached_since, group_breached_since, group_will_be_breached_since,
+    in_progress_since,
 };
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
@@ -85,15 +86,13 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
     let lost = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
     let urgent = lost.is_some() || is_urgent_for_group(object, &wanted);
     let available = object.status.as_ref().map(|status| status.available_replicas);
-    let mut next = object.clone();
-    next.status = Some(wanted);
     // A termination that has helped is the end of a breach too.
     let before = group_breached_since(object).or_else(|| in_progress_since(object));
     let breach = events::breach(
         &seen.group,
         seen.set.as_deref()?,
-        (before, group_breached_since(&next)),
-        next.status.as_ref().map_or(&[], |status| &status.conditions),
+        (before, group_will_be_breached_since(object, &wanted)),
+        &wanted.conditions,
     );
     let events = lost.into_iter().chain(breach).collect();
     Some(Report { write, patience: patience(urgent, available), events })

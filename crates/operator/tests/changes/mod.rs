@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::support::kinds::{CLIQUES, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
+use crate::support::kinds::{CLIQUES, EVENTS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
 use crate::support::mirror::{Namespace, State, condition, name_of, text};
 
 /// Gives all cliques of a set another template.
@@ -83,7 +83,7 @@ fn uids_of_cliques(namespace: &Namespace) -> BTreeMap<String, Value> {
 }
 
 /// What the scheduler was told about gangs: uid and spec, by name.
-fn scheduler_groups(namespace: &Namespace) -> BTreeMap<String, (Value, Value)> {
+fn scheduler_groups(namespace: &Namespace) -> Groups {
     namespace.look(|state| {
         let groups = [KAI_GROUPS, KUBE_GROUPS].into_iter().flat_map(|kind| state.of(kind));
         let told = |one: &Arc<Value>| {
@@ -91,6 +91,42 @@ fn scheduler_groups(namespace: &Namespace) -> BTreeMap<String, (Value, Value)> {
         };
         groups.map(told).collect()
     })
+}
+
+type Groups = BTreeMap<String, (Value, Value)>;
+
+/// Whatever version of them went by, the scheduler's objects were the same.
+fn assert_groups_stayed(state: &State, mark: usize, before: &Groups) {
+    for (kind, group) in &state.history[mark..] {
+        if [KAI_GROUPS, KUBE_GROUPS].contains(kind) {
+            let now = (group["metadata"]["uid"].clone(), group["spec"].clone());
+            assert_eq!(before.get(&name_of(group)), Some(&now), "{}", name_of(group));
+        }
+    }
+}
+
+/// Waits until these things are told about a set, in this order.
+async fn until_told(namespace: &Namespace, set: &str, story: &[&str]) {
+    let what = format!("{set} tells {story:?}");
+    namespace
+        .until_is(&what, |state| {
+            let events = state.of(EVENTS).into_iter().filter(|event| {
+                let about = &event["involvedObject"];
+                about["kind"] == "PodCliqueSet"
+                    && about["name"] == set
+                    && story.contains(&text(&event["reason"]))
+            });
+            let mut told: Vec<(u64, &str)> = events
+                .map(|event| {
+                    let version = text(&event["metadata"]["resourceVersion"]).parse().unwrap();
+                    (version, text(&event["reason"]))
+                })
+                .collect();
+            told.sort_unstable();
+            told.dedup_by_key(|(_, reason)| *reason);
+            told.iter().map(|(_, reason)| *reason).eq(story.iter().copied())
+        })
+        .await;
 }
 
 fn mark(namespace: &Namespace) -> usize {

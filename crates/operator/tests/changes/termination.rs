@@ -6,9 +6,12 @@ use grove_runtime::clock::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{deleted_since, mark, scheduler_groups, uid_of, uids_of_cliques};
+use super::{
+    assert_groups_stayed, deleted_since, mark, scheduler_groups, uid_of, uids_of_cliques,
+    until_told,
+};
 use crate::support::bench::{Bench, rules};
-use crate::support::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
+use crate::support::kinds::{CLIQUES, GROUPS, PODS, SETS};
 use crate::support::mirror::{Namespace, condition, text};
 use crate::support::sets::{clique, group, set};
 
@@ -112,17 +115,9 @@ async fn lost(bench: Bench, namespace: Namespace) {
     bench.set_places(&node, &place, 2).await;
     namespace.until_complete(3).await;
     assert_eq!(uids_of_cliques(&namespace), after);
-    assert_eq!(scheduler_groups(&namespace), groups, "the gang stays the same");
+    namespace.look(|state| assert_groups_stayed(state, mark, &groups));
     let story = ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful"];
-    namespace
-        .until_is("the termination is told", |state| {
-            story.iter().all(|reason| {
-                state.of(EVENTS).iter().any(|event| {
-                    event["reason"] == *reason && event["involvedObject"]["kind"] == "PodCliqueSet"
-                })
-            })
-        })
-        .await;
+    until_told(&namespace, "x", &story).await;
 }
 
 async fn recovered(bench: Bench, namespace: Namespace) {
@@ -206,16 +201,8 @@ async fn whole_replica(bench: Bench, namespace: Namespace) {
         assert!(said, "the group said so");
         assert!(!flagged(state.get(GROUPS, "x-0-g").unwrap()), "until it recovered");
     });
-    assert_eq!(scheduler_groups(&namespace), groups);
+    namespace.look(|state| assert_groups_stayed(state, mark, &groups));
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
-    namespace
-        .until_is("the termination is told to its end", |state| {
-            story.iter().all(|reason| {
-                state.of(EVENTS).iter().any(|event| {
-                    event["reason"] == *reason && event["involvedObject"]["kind"] == "PodCliqueSet"
-                })
-            })
-        })
-        .await;
+    until_told(&namespace, "x", &story).await;
 }

@@ -1,15 +1,16 @@
 //! How a new template reaches what runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{
-    deleted_since, fewest_ready, is_ready, mark, pods_since, scheduler_groups, set_image, uid_of,
-    uids_of_cliques, until_updated,
+    assert_groups_stayed, deleted_since, fewest_ready, is_ready, mark, pods_since,
+    scheduler_groups, set_image, uid_of, uids_of_cliques, until_told, until_updated,
 };
 use crate::support::bench::{Bench, rules, scale};
-use crate::support::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
+use crate::support::kinds::{CLIQUES, GROUPS, PODS, SETS};
 use crate::support::mirror::{Namespace, name_of, text};
 use crate::support::sets::{clique, clique_with_min, set, small, with_replicas};
 
@@ -58,12 +59,31 @@ async fn one_by_one(bench: Bench, namespace: Namespace) {
                 assert!(fewest >= floor, "{name}: {fewest}");
             }
         }
-        // A new pod of a clique comes when an old one has gone, and is ready before the next goes.
-        let made = pods_since(state, mark).iter().map(|pod| name_of(pod)).collect::<BTreeSet<_>>();
-        assert_eq!(made.len(), 40);
+        assert_each_is_replaced_before_the_next_goes(&pods_since(state, mark));
+        assert_groups_stayed(state, mark, &groups);
     });
     assert_eq!(uids_of_cliques(&namespace), cliques, "cliques stay");
     assert_eq!(scheduler_groups(&namespace), groups, "and so do gangs");
+}
+
+/// When an old pod of a clique goes, as many new ones are ready as went before it.
+fn assert_each_is_replaced_before_the_next_goes(versions: &[Arc<Value>]) {
+    let mut gone = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut renewed = BTreeMap::<String, BTreeSet<String>>::new();
+    for pod in versions {
+        let clique = text(&pod["metadata"]["labels"]["grove.io/podclique"]).to_owned();
+        let is_new = pod["spec"]["containers"][0]["image"] == "new";
+        let gone = gone.entry(clique.clone()).or_default();
+        let renewed = renewed.entry(clique.clone()).or_default();
+        if is_new && is_ready(pod) {
+            renewed.insert(name_of(pod));
+        }
+        let goes = !is_new && !pod["metadata"]["deletionTimestamp"].is_null();
+        if goes && !gone.contains(&name_of(pod)) {
+            assert_eq!(renewed.len(), gone.len(), "{clique}: {} goes", name_of(pod));
+            gone.insert(name_of(pod));
+        }
+    }
 }
 
 async fn groups(bench: Bench, namespace: Namespace) {
@@ -85,6 +105,7 @@ async fn groups(bench: Bench, namespace: Namespace) {
         let progress = &state.get(GROUPS, "x-0-decode").unwrap()["status"]["updateProgress"];
         assert_eq!(progress["updatedPodCliquesCount"], 4);
         assert_eq!(progress["totalPodCliquesCount"], 4);
+        assert_groups_stayed(state, mark, &gangs);
     });
     assert_eq!(uid_of(&namespace, CLIQUES, "x-0-router"), router);
     assert_eq!(scheduler_groups(&namespace), gangs);
@@ -241,22 +262,5 @@ async fn told(bench: Bench, namespace: Namespace) {
     bench.deploy(&namespace, &one, 2).await;
     set_image(&namespace, "x", "new").await;
     until_updated(&namespace, "x", "new", 2).await;
-    let story = ["UpdateStarted", "ReplicaUpdateStarted", "ReplicaUpdateStarted", "UpdateEnded"];
-    namespace
-        .until_is("the update is told", |state| {
-            let mut told: Vec<(String, u64)> = state
-                .of(EVENTS)
-                .into_iter()
-                .filter(|event| event["involvedObject"]["name"] == "x")
-                .filter(|event| story.contains(&text(&event["reason"])))
-                .map(|event| {
-                    let version = text(&event["metadata"]["resourceVersion"]).parse().unwrap();
-                    (text(&event["reason"]).to_owned(), version)
-                })
-                .collect();
-            told.sort_by_key(|(_, version)| *version);
-            let order: Vec<&str> = told.iter().map(|(reason, _)| reason.as_str()).collect();
-            order == story
-        })
-        .await;
+    until_told(&namespace, "x", &["UpdateStarted", "ReplicaUpdateStarted", "UpdateEnded"]).await;
 }
