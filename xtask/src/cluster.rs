@@ -35,6 +35,7 @@ use crate::tools::{Part, Toolbox};
 
 use certificates::{Authority, Identity};
 use directory::Directory;
+use kubeconfig::Credential;
 use process::Program;
 use programs::{Ports, Setting};
 
@@ -113,10 +114,22 @@ impl Cluster {
     /// A user with a fresh client certificate and at most two groups.
     pub fn user(&self, name: &str, groups: &[&str]) -> Result<User> {
         let identity = self.authority.client(name, groups)?;
-        // The name of a user may hold anything, the name of a file may not.
-        let number = self.users.fetch_add(1, Ordering::Relaxed);
-        let kubeconfig = self.write_kubeconfig(&format!("user-{number}"), &identity)?;
+        let kubeconfig = self.write_kubeconfig(&self.file_of_next_user(), &identity)?;
         Ok(User { name: name.to_owned(), kubeconfig })
+    }
+
+    /// An existing service account, with a token for a day: who a program inside the cluster is.
+    pub fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
+        let token = ["create", "token", name, "--namespace", namespace, "--duration", "24h"];
+        let token = self.kubectl(&token)?;
+        let credential = Credential::Token(token.trim());
+        let kubeconfig = self.write_kubeconfig_with(&self.file_of_next_user(), credential)?;
+        Ok(User { name: format!("system:serviceaccount:{namespace}:{name}"), kubeconfig })
+    }
+
+    /// The name of a user may hold anything, the name of a file may not.
+    fn file_of_next_user(&self) -> String {
+        format!("user-{}", self.users.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Address of the API server.

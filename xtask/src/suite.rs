@@ -5,6 +5,7 @@
 //! that fails without naming a failed test counts as one failure, so that line never claims
 //! success for a run that had none. Tests on the real control plane are the ignored ones.
 
+mod programs;
 mod summary;
 
 use std::fs::{self, File};
@@ -120,7 +121,7 @@ impl Suite {
         begin(name);
         let mut command = cargo(&self.root);
         command.args(args.split(' '));
-        let (passed, output) = self.run(name, command)?;
+        let (passed, output) = self.logged(name, |log| run_to_end(command, log))?;
         end(watch.elapsed(), passed, "");
         if !passed {
             eprintln!("{}", output.trim_end());
@@ -132,7 +133,7 @@ impl Suite {
     fn pure_tests(&mut self, filter: Option<&str>) -> Result<()> {
         let mut command = self.cargo_test();
         command.arg("--").args(filter);
-        self.tests("tests", command)
+        self.tests("tests", |log| run_to_end(command, log))
     }
 
     fn real_tests(&mut self, filter: Option<&str>, required: bool) -> Result<()> {
@@ -145,10 +146,12 @@ impl Suite {
             return Ok(());
         }
         toolbox.ensure(&parts)?;
-        let mut command = self.cargo_test();
-        // Documentation examples that are not run are no tests of the control plane.
-        command.args(["--tests", "--", "--ignored"]).args(filter);
-        let result = self.tests("real control plane", command);
+        let command = self.cargo_test();
+        let arguments: Vec<&str> = ["--ignored"].into_iter().chain(filter).collect();
+        let result = self.tests("real control plane", |log| match programs::build(command, log)? {
+            Some(programs) => programs::run(programs, &arguments, log),
+            None => Ok(false),
+        });
         directory::sweep();
         result
     }
@@ -159,10 +162,10 @@ impl Suite {
         command
     }
 
-    fn tests(&mut self, name: &str, command: Command) -> Result<()> {
+    fn tests(&mut self, name: &str, run: impl FnOnce(&File) -> Result<bool>) -> Result<()> {
         let watch = Stopwatch::start();
         begin(name);
-        let (passed, output) = self.run(name, command)?;
+        let (passed, output) = self.logged(name, run)?;
         let mut found = Summary::parse(&output);
         if !passed && found.failed == 0 {
             found.failed = 1;
@@ -179,19 +182,29 @@ impl Suite {
         Ok(())
     }
 
-    /// Runs a command to its end, its output in a file that can be watched.
-    fn run(&self, name: &str, mut command: Command) -> Result<(bool, String)> {
+    /// Runs something whose output goes to a file that can be watched; returns whether it succeeded, and
+    /// the output.
+    fn logged(
+        &self,
+        name: &str,
+        run: impl FnOnce(&File) -> Result<bool>,
+    ) -> Result<(bool, String)> {
         let path = self.logs.join(format!("{}.log", name.replace(' ', "-")));
         let log =
             File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        let status = command
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .status()
-            .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        let passed = run(&log)?;
         let output = fs::read(&path)?;
-        Ok((status.success(), String::from_utf8_lossy(&output).into_owned()))
+        Ok((passed, String::from_utf8_lossy(&output).into_owned()))
     }
+}
+
+fn run_to_end(mut command: Command, log: &File) -> Result<bool> {
+    let status = command
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?)
+        .status()
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    Ok(status.success())
 }
 
 /// Decides about the real tier: it must run where it was asked for and where nobody would see

@@ -77,7 +77,7 @@ fn pod_clique_spec(
         let pods = group.map_or(0, |group| {
             group.cliques.iter().map(|member| count(member.spec.replicas)).sum()
         });
-        environment::prepend(&mut spec.pod_spec.0, &environment::of_group_member(pods));
+        environment::prepend(&mut spec.pod_spec, &environment::of_group_member(pods));
     }
     spec
 }

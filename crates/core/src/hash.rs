@@ -67,7 +67,7 @@ fn canonical_pod_spec(
     template: &PodCliqueTemplate,
     priority_class_name: Option<&str>,
 ) -> Map<String, Value> {
-    let mut spec = canonical::pod_spec(&template.spec.pod_spec.0);
+    let mut spec = canonical::pod_spec(&template.spec.pod_spec);
     spec.remove("priorityClassName");
     if let Some(name) = priority_class_name.filter(|name| !name.is_empty()) {
         spec.insert("priorityClassName".to_owned(), name.into());

@@ -23,8 +23,9 @@ use crate::reconcile::{Context, ReconcileError};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The same while nothing is ready: an object that comes up changes all the time.
 const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-/// The same while the API server is busy with what gangs wait for.
-const BUSY_PATIENCE: Duration = Duration::from_secs(30);
+/// The same while the API server is busy with what gangs wait for: every status makes them wait longer,
+/// and thousands of gangs keep it busy for minutes.
+const BUSY_PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two looks at a whole set, at least.
 const PACE: Duration = Duration::from_secs(1);
 /// The same, for each of its replicas: large sets take a look as costly as they are large.
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(hold(8, true, 8), Some(at(10)), "more than it would otherwise");
         assert_eq!(hold(0, true, 9), None, "an answer that somebody waits for");
         assert_eq!(hold(8, true, 10), Some(at(18)));
-        assert_eq!(hold(8, true, 39), Some(at(40)));
-        assert_eq!(hold(8, true, 40), None, "half a minute is enough");
+        assert_eq!(hold(8, true, 129), Some(at(130)));
+        assert_eq!(hold(8, true, 130), None, "two minutes are enough");
     }
 }

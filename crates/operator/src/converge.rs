@@ -53,7 +53,8 @@ pub(crate) fn part(
     live: Option<&Raw>,
     reason: &'static str,
 ) -> Option<Write> {
-    let live = live.map(|live| (live.meta(), &live.object));
+    let live = live.map(|live| (live.meta(), live.object()));
+    let live = live.as_ref().map(|(meta, object)| (*meta, object));
     write(resource, wanted, live, merge::missing, reason)
 }
 

@@ -118,9 +118,8 @@ fn object_projection<K: kube::Resource>(one: &Object<K>) -> impl PartialEq + use
 }
 
 fn follow_raw(queue: &Queue<ReplicaKey>, store: &Store<Raw>) {
-    let ours =
-        |raw: &Raw| (raw.meta().uid.clone(), raw.meta().labels.clone(), raw.object["spec"].clone());
-    queue.follow(store, Priority::ChildChange, ours, |raw| key_of(raw.meta()));
+    let said = |raw: &Raw| raw.text().to_owned();
+    queue.follow(store, Priority::ChildChange, said, |raw| key_of(raw.meta()));
 }
 
 /// Brings one replica to what its set says. What it cannot do, the set reports.

@@ -10,13 +10,24 @@ use serde_json::{Value, json};
 pub(crate) struct Kubeconfig<'a> {
     pub(crate) server: &'a str,
     pub(crate) authority: &'a Path,
-    pub(crate) certificate: &'a Path,
-    pub(crate) key: &'a Path,
+    pub(crate) credential: Credential<'a>,
+}
+
+/// How a client says who it is.
+pub(crate) enum Credential<'a> {
+    Certificate { certificate: &'a Path, key: &'a Path },
+    Token(&'a str),
 }
 
 impl Kubeconfig<'_> {
     /// The document.
     pub(crate) fn to_json(&self) -> Value {
+        let user = match self.credential {
+            Credential::Certificate { certificate, key } => {
+                json!({ "client-certificate": certificate, "client-key": key })
+            }
+            Credential::Token(token) => json!({ "token": token }),
+        };
         json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -24,10 +35,7 @@ impl Kubeconfig<'_> {
                 "name": "grove",
                 "cluster": { "server": self.server, "certificate-authority": self.authority },
             }],
-            "users": [{
-                "name": "grove",
-                "user": { "client-certificate": self.certificate, "client-key": self.key },
-            }],
+            "users": [{ "name": "grove", "user": user }],
             "contexts": [{
                 "name": "grove",
                 "context": { "cluster": "grove", "user": "grove", "namespace": "default" },
@@ -42,14 +50,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_current_context_leads_to_the_server_and_the_certificate() {
-        let config = Kubeconfig {
-            server: "https://127.0.0.1:6443",
-            authority: Path::new("/i/ca.crt"),
+    fn the_current_context_leads_to_the_server_and_the_credential() {
+        let config = |credential| {
+            let authority = Path::new("/i/ca.crt");
+            Kubeconfig { server: "https://127.0.0.1:6443", authority, credential }.to_json()
+        };
+        let by_token = config(Credential::Token("secret"));
+        assert_eq!(by_token["users"][0]["user"], json!({ "token": "secret" }));
+        let config = config(Credential::Certificate {
             certificate: Path::new("/i/alice.crt"),
             key: Path::new("/i/alice.key"),
-        }
-        .to_json();
+        });
         let context = &config["contexts"][0];
         assert_eq!(config["current-context"], context["name"]);
         assert_eq!(context["context"]["cluster"], config["clusters"][0]["name"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::certificates::{self, Identity};
-use super::kubeconfig::Kubeconfig;
+use super::kubeconfig::{Credential, Kubeconfig};
 use super::options::Parts;
 use super::process::Program;
 use super::programs::{AUDIT_POLICY, STAGES, Setting};
@@ -103,11 +103,19 @@ impl Cluster {
     pub(super) fn write_kubeconfig(&self, name: &str, identity: &Identity) -> Result<PathBuf> {
         let certificate = self.write(&format!("{name}.crt"), &identity.certificate)?;
         let key = self.write(&format!("{name}.key"), &identity.key)?;
+        let credential = Credential::Certificate { certificate: &certificate, key: &key };
+        self.write_kubeconfig_with(name, credential)
+    }
+
+    pub(super) fn write_kubeconfig_with(
+        &self,
+        name: &str,
+        credential: Credential<'_>,
+    ) -> Result<PathBuf> {
         let kubeconfig = Kubeconfig {
             server: &self.server_url(),
             authority: &self.directory.path().join("ca.crt"),
-            certificate: &certificate,
-            key: &key,
+            credential,
         };
         self.write(&format!("{name}.kubeconfig"), &kubeconfig.to_json().to_string())
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A user with a client certificate of their own.
+/// A user with a credential of their own.
 #[derive(Debug, Clone)]
 pub struct User {
     pub(super) name: String,

@@ -39,7 +39,7 @@ pub fn default(set: &mut PodCliqueSet) {
 
 fn default_clique(clique: &mut PodCliqueTemplate) {
     let spec = &mut clique.spec;
-    let pod = &mut spec.pod_spec.0;
+    let pod = &mut spec.pod_spec;
     let restart_policy = pod.entry("restartPolicy").or_insert(Value::Null);
     if restart_policy.is_null() || restart_policy == "" {
         *restart_policy = json!("Always");

@@ -13,7 +13,7 @@ pub(super) fn validate(
     occasion: Occasion,
     errors: &mut Vec<FieldError>,
 ) {
-    let spec = &clique.pod_spec.0;
+    let spec = &clique.pod_spec;
     if occasion == Occasion::Create {
         if let Some(value) = spec.get("topologySpreadConstraints").filter(|value| !value.is_null())
         {

@@ -31,7 +31,7 @@ pub(super) fn of(set: &PodCliqueSet) -> Vec<String> {
         dots(&format!("spec.template.podCliqueScalingGroups[{index}].name"), &group.name);
     }
     let cliques = template.cliques.iter();
-    let with_policy = cliques.filter(|clique| clique.spec.pod_spec.0.contains_key("restartPolicy"));
+    let with_policy = cliques.filter(|clique| clique.spec.pod_spec.contains_key("restartPolicy"));
     warnings.extend(with_policy.map(|_| RESTART_POLICY_IGNORED.to_owned()));
     warnings
 }

@@ -69,12 +69,12 @@ pub fn is_used(layout: &Layout<'_>) -> bool {
 /// Has the containers with GPUs of a PodClique name the claim of their domain.
 pub fn join(layout: &Layout<'_>, clique: &Clique<'_>, pod_spec: &mut PodSpec) {
     let Some(group) = group_of(layout, clique.template) else { return };
-    if claim_reference::has(&pod_spec.0, CLAIM) {
+    if claim_reference::has(pod_spec, CLAIM) {
         return;
     }
     let template = group.domain(layout.set_name(), clique.set_replica);
     let claim = json!({ "name": CLAIM, "resourceClaimTemplateName": template });
-    claim_reference::add(&mut pod_spec.0, claim, has_gpu);
+    claim_reference::add(pod_spec, claim, has_gpu);
 }
 
 fn compute_domain(
@@ -122,7 +122,7 @@ fn choice(annotations: &BTreeMap<String, String>) -> Option<Choice<'_>> {
 
 fn containers(pod_spec: &PodSpec) -> impl Iterator<Item = &Map<String, Value>> {
     let lists = ["initContainers", "containers"].into_iter();
-    let lists = lists.filter_map(|list| pod_spec.0.get(list)?.as_array());
+    let lists = lists.filter_map(|list| pod_spec.get(list)?.as_array());
     lists.flatten().filter_map(Value::as_object)
 }
 

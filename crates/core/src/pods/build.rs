@@ -130,7 +130,7 @@ impl<'a> PodContext<'a> {
 /// The pod as the scheduler's backend gets to see it: metadata, the pod spec of the clique, and the gate
 /// as the only one.
 pub fn draft(context: &PodContext<'_>, index: u32) -> Result<Value, BuildError> {
-    let mut spec = context.pod_clique.spec.pod_spec.0.clone();
+    let mut spec = context.pod_clique.spec.pod_spec.clone();
     spec.insert("schedulingGates".to_owned(), json!([{ "name": finalizers::SCHEDULING_GATE }]));
     let mut metadata = json!({
         "generateName": names::pod_generate_name(context.name()),

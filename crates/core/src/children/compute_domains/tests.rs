@@ -158,7 +158,7 @@ fn a_claim_of_the_same_name_is_left_alone() {
     let no = || json!({});
     let mut set = set([group("s"), no(), no(), no()], &one_gpu());
     let own = json!([{ "name": "mnnvl-claim", "resourceClaimName": "mine" }]);
-    set.spec.template.cliques[0].spec.pod_spec.0.insert("resourceClaims".to_owned(), own);
+    set.spec.template.cliques[0].spec.pod_spec.insert("resourceClaims".to_owned(), own);
     let layout = Layout::of(&set);
     let clique = &layout.standalone_cliques(0)[0];
     let mut spec = clique.template.spec.pod_spec.clone();

@@ -327,7 +327,7 @@ fn set_with_domain() -> PodCliqueSet {
     let group = ("grove.io/mnnvl-group".to_owned(), "m".to_owned());
     set.metadata.annotations = Some([group].into());
     let gpus = json!([{ "name": "c", "resources": { "limits": { "nvidia.com/gpu": "8" } } }]);
-    set.spec.template.cliques[0].spec.pod_spec.0.insert("containers".to_owned(), gpus);
+    set.spec.template.cliques[0].spec.pod_spec.insert("containers".to_owned(), gpus);
     set
 }
 
