@@ -85,6 +85,9 @@ impl Backend for KubeScheduler {
             return Handling::default();
         };
         let form = Form::of(gang, api, objects);
+        if form == Form::Untold {
+            return Handling::default();
+        }
         Handling {
             // Members are placed one after the other, each with as many pods as there is room for.
             minimum_first: matches!(form, Form::Tree | Form::Flat),
@@ -130,8 +133,12 @@ impl KubeScheduler {
         };
         let clique = label(labels::POD_CLIQUE);
         let group = |name: &str| in_group(pods, gang, api, name);
-        if Form::of(gang, api, pods.objects) != Form::Flat {
-            return Ok(Preparation::merge(group(&clique)?));
+        match Form::of(gang, api, pods.objects) {
+            Form::Untold => return Ok(Preparation::merge(named)),
+            Form::Flat => {}
+            Form::Alone | Form::Tree | Form::Apart => {
+                return Ok(Preparation::merge(group(&clique)?));
+            }
         }
         let name = gang.metadata.name.as_deref().unwrap_or_default();
         let mut members = gang.spec.pod_groups.iter();

@@ -118,6 +118,26 @@ fn a_gang_without_constraints_has_a_flat_group() {
 }
 
 #[test]
+fn a_scaled_gang_has_the_constraint_of_its_group_at_the_top_and_no_parents() {
+    let scaled = inf(|gang| {
+        gang["metadata"]["name"] = json!("inf-0-decode-0");
+        let spec = gang["spec"].as_object_mut().unwrap();
+        let configs = spec.remove("topologyConstraintGroupConfigs").unwrap();
+        spec["topologyConstraint"] = configs[0]["topologyConstraint"].clone();
+        spec["podgroups"].as_array_mut().unwrap().remove(0);
+    });
+    let group = created(&scaled, &in_queue("test"));
+    assert_eq!(group["metadata"]["name"], "inf-0-decode-0");
+    let top = json!({ "topology": "dc1", "requiredTopologyLevel": "topo/rack",
+        "preferredTopologyLevel": "kubernetes.io/hostname" });
+    assert_eq!(group["spec"]["topologyConstraint"], top);
+    let sub_groups = group["spec"]["subGroups"].as_array().unwrap();
+    let told: Vec<_> = sub_groups.iter().map(|one| (&one["name"], &one["parent"])).collect();
+    let names = [json!("inf-0-decode-0-leader"), json!("inf-0-decode-0-worker")];
+    assert_eq!(told, [(&names[0], &Value::Null), (&names[1], &Value::Null)]);
+}
+
+#[test]
 fn only_our_own_fields_of_a_group_are_put_right() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change, Option<Value>); 9] = [

@@ -1,7 +1,7 @@
 //! Gangs as objects of the Kubernetes scheduler.
 //!
 //! A gang becomes a Workload, which only describes, and the groups that the scheduler reads, in the
-//! [`Form`](super::shape::Form) that the cluster allows for.
+//! [`Form`] that the cluster allows for.
 //!
 //! The Workload comes first, because the groups name it as an owner. The root of a tree comes last, when the
 //! pods have lost their gates: until then nothing of the tree is tried, and a scheduler that looks at the
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::api::{Api, composites};
-use super::shape::{Composite, Group, Shape, TEMPLATES};
+use super::shape::{Composite, Form, Group, Shape, TEMPLATES};
 use crate::contract::{BackendError, Gang};
 use crate::objects::{SchedulerObject, converge, owner};
 
@@ -41,6 +41,14 @@ pub(super) fn priority_class<'a>(
 /// The writes that are missing. A step waits for the one before it to be seen, so a plan may be a part. What
 /// cannot be done is told when everything else is.
 pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError> {
+    if Form::of(gang.object, api, gang.objects) == Form::Untold {
+        let message = format!(
+            "PodGang {} had pods before gangs were told to the scheduler: they are let go together and \
+             may be placed one by one. Delete the PodCliqueSet and create it again to have whole gangs",
+            gang.key()
+        );
+        return Err(BackendError::invalid(NAME, "GangBegunWithoutGroups", message));
+    }
     let shape = Shape::of(gang.object, api, gang.objects);
     let builder = Builder { gang, api, priority: priority_class(Some(gang.object), gang.set) };
     let key = gang.key();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use grove_api::PodGang;
 use grove_api::pod_gang::{PodGroup as Member, TranslatedConstraint};
+use grove_core::gang::is_initialized;
 use grove_runtime::resource::ObjectKey;
 
 use super::api::Api;
@@ -21,6 +22,9 @@ const LABEL_LENGTH: usize = 63;
 /// whatever the cluster serves by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
+    /// No groups at all: the gang has had pods before the scheduler could be told about it. A group would
+    /// wait for pods that it does not have.
+    Untold,
     /// The only member is the only group.
     Alone,
     /// A group for each member, below composites that want all of them.
@@ -34,18 +38,27 @@ pub(super) enum Form {
 
 impl Form {
     pub(super) fn of(gang: &PodGang, api: Api, objects: &dyn Objects) -> Self {
-        let members = &gang.spec.pod_groups;
+        let (members, metadata) = (&gang.spec.pod_groups, &gang.metadata);
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let key = ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default());
+        let is_told = || {
+            let kinds = [api.workloads(), api.pod_groups()];
+            let mut told = kinds.iter().flat_map(|kind| objects.of_gang(kind, &key));
+            told.any(|object| object.is_of(gang))
+        };
+        let has_pods = members.iter().any(|member| !member.pod_references.is_empty());
+        if (has_pods || is_initialized(gang)) && !is_told() {
+            return Self::Untold;
+        }
         if members.len() <= 1 {
             return Self::Alone;
         }
-        let metadata = &gang.metadata;
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let has = |name: &str| {
             let group = objects.get(&api.pod_groups(), &ObjectKey::new(namespace, name));
             group.is_some_and(|group| group.is_of(gang))
         };
         let composite = api == Api::Composite;
-        if has(metadata.name.as_deref().unwrap_or_default()) {
+        if has(&key.name) {
             Self::Flat
         } else if members.iter().any(|member| has(&member.name)) {
             if composite { Self::Tree } else { Self::Apart }
@@ -122,6 +135,7 @@ impl Shape {
                 None => each(),
             },
             Form::Apart => each(),
+            Form::Untold => Vec::new(),
             Form::Alone => {
                 let mut only: Vec<Group> = each();
                 for group in &mut only {

@@ -39,11 +39,11 @@ fn first(state: &State, kind: Kind, is: fn(&Value) -> bool) -> BTreeMap<String, 
 }
 
 async fn large(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 240).await;
+    let room = Room::new(bench, &namespace, 160).await;
     let cliques: Vec<Value> =
-        (0..8).map(|index| room.clique(&format!("c{index}"), 30, 30)).collect();
+        (0..8).map(|index| room.clique(&format!("c{index}"), 20, 20)).collect();
     namespace.create(SETS, &set("x", &cliques, &[])).await;
-    namespace.until_complete(240).await;
+    namespace.until_complete(160).await;
     namespace
         .until_is("all pods are seen to be ready", |state| {
             let mut pods = state.of(PODS).into_iter();
@@ -59,7 +59,7 @@ async fn large(bench: Bench, namespace: Namespace) {
             first(state, KUBE_COMPOSITES, |_| true),
         ]
     });
-    assert_eq!([groups.len(), released.len(), roots.len()], [8, 240, 1]);
+    assert_eq!([groups.len(), released.len(), roots.len()], [8, 160, 1]);
     assert!(pods.values().all(|(version, group)| groups[group].0 < *version), "groups before pods");
     assert!(released.values().max() < roots.values().min(), "the root last");
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use grove_api::pod_gang::NamespacedName;
 use serde_json::{Value, json};
 
 use super::*;
@@ -97,6 +98,27 @@ fn what_a_workload_cannot_describe_is_flat() {
     let flat = shape(&gang);
     let told: Vec<_> = flat.groups.iter().map(|one| (one.name.as_str(), one.min_count)).collect();
     assert_eq!(told, [("x-0", minima.iter().sum()), ("x-0-extra", 0)]);
+}
+
+#[test]
+fn a_gang_that_had_pods_before_it_was_told_has_no_groups() {
+    let new = gang(&[1, 2], &[]);
+    let mut listed = new.clone();
+    listed.spec.pod_groups[0].pod_references.push(NamespacedName::default());
+    let complete = json!({ "conditions": [{ "type": "Initialized", "status": "True" }] });
+    let mut initialized = new.clone();
+    initialized.status = serde_json::from_value(complete).unwrap();
+    let form = |gang: &PodGang, objects: &Given| Form::of(gang, Api::Composite, objects);
+    let nothing = Given::default();
+    assert_eq!(form(&new, &nothing), Form::Tree);
+    assert_eq!(form(&listed, &nothing), Form::Untold);
+    assert_eq!(form(&initialized, &nothing), Form::Untold);
+    let owner = json!({ "apiVersion": "v1", "kind": "PodGang", "name": "x-0", "uid": "gang",
+        "controller": true });
+    let workload = json!({ "metadata": { "name": "x-0", "namespace": "ns",
+        "ownerReferences": [owner] } });
+    let told = Given::default().with(Api::Composite.workloads(), workload);
+    assert_eq!(form(&listed, &told), Form::Tree, "the Workload is there");
 }
 
 #[test]
