@@ -73,6 +73,18 @@ pub trait Backend: Send + Sync {
         })
     }
 
+    /// Whether it matters to [`plan`](Self::plan) and to [`handling`](Self::handling) how far the pods of a
+    /// gang are. Without, [`Gang::released`] is never true.
+    fn follows_pods(&self) -> bool {
+        false
+    }
+
+    /// How the pods of a gang are made and deleted, where the scheduler cares.
+    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Handling {
+        let _ = (gang, objects);
+        Handling::default()
+    }
+
     /// Cleans up what the garbage collector does not find, for a gang that is being deleted.
     fn pod_gang_deleted<'a>(
         &'a self,
@@ -150,6 +162,18 @@ pub struct Pods<'a> {
     pub objects: &'a dyn Objects,
 }
 
+/// What a scheduler needs of whoever makes and deletes the pods of a gang.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handling {
+    /// Pods above the minimum of their member are made when the minima of the whole gang are scheduled,
+    /// and not before: they could take the room that a minimum needs.
+    pub minimum_first: bool,
+    /// Which pods are above the minimum is decided by their index for good, so they are the first to go.
+    pub by_index: bool,
+    /// A pod with a gate holds up the pods of its gang that wait, and goes on to do so when it was deleted.
+    pub gated_pods_block: bool,
+}
+
 /// Something that a set asks for and that its scheduler does only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -166,6 +190,8 @@ pub struct Gang<'a> {
     pub object: &'a PodGang,
     /// The set that owns it, if it is there.
     pub set: Option<&'a PodCliqueSet>,
+    /// Its pods were all there once, and none of them has our gate now.
+    pub released: bool,
     /// The scheduler's objects.
     pub objects: &'a dyn Objects,
 }
@@ -206,17 +232,27 @@ pub struct Cluster<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preparation {
     patch: Value,
+    /// For pods from this index on.
+    above: Option<(u32, Value)>,
 }
 
 impl Preparation {
     /// A JSON merge patch for the pod.
     pub fn merge(patch: Value) -> Self {
-        Self { patch }
+        Self { patch, above: None }
     }
 
-    /// Changes a pod. Whatever the patch says, our gate stays: backends may add gates of their own.
-    pub fn apply(&self, pod: &mut Value) {
-        json_patch::merge(pod, &self.patch);
+    /// The same with another patch for pods from an index on.
+    #[must_use]
+    pub fn and_from(self, index: u32, patch: Value) -> Self {
+        Self { above: Some((index, patch)), ..self }
+    }
+
+    /// Changes the pod with an index. Whatever the patch says, our gate stays: backends may add gates of
+    /// their own.
+    pub fn apply(&self, index: u32, pod: &mut Value) {
+        let above = self.above.as_ref().filter(|(from, _)| *from <= index);
+        json_patch::merge(pod, above.map_or(&self.patch, |(_, patch)| patch));
         let ours = json!({ "name": finalizers::SCHEDULING_GATE });
         let gates = &mut pod["spec"]["schedulingGates"];
         match gates.as_array_mut() {
@@ -329,9 +365,21 @@ mod tests {
         ];
         for (patch, gates) in cases {
             let mut pod = json!({ "spec": { "schedulingGates": [ours], "hostname": "a" } });
-            Preparation::merge(patch.clone()).apply(&mut pod);
+            Preparation::merge(patch.clone()).apply(0, &mut pod);
             assert_eq!(pod["spec"]["schedulingGates"], gates, "{patch}");
             assert_eq!(pod["spec"]["hostname"], "a", "{patch}");
         }
+    }
+
+    #[test]
+    fn pods_from_an_index_on_may_get_something_else() {
+        let named = |name: &str| json!({ "spec": { "a": name } });
+        let preparation = Preparation::merge(named("first")).and_from(2, named("further"));
+        let of = |index| {
+            let mut pod = json!({});
+            preparation.apply(index, &mut pod);
+            pod["spec"]["a"].clone()
+        };
+        assert_eq!([0, 1, 2, 3].map(of), ["first", "first", "further", "further"]);
     }
 }

@@ -4,20 +4,22 @@
 //! With `gangScheduling: true` gangs become objects that the scheduler honours, as far as the cluster
 //! serves them. What that is, is found out while running: an upgraded API server is used at once.
 
+mod api;
 mod gangs;
-
-use std::collections::BTreeSet;
+mod limits;
+mod shape;
 
 use futures::future::BoxFuture;
 use grove_api::config::DEFAULT_SCHEDULER as NAME;
-use grove_api::{PodCliqueSet, labels};
+use grove_api::{PodCliqueSet, PodGang, labels};
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::write::Write;
 use serde_json::{Value, json};
 
-use self::gangs::Api;
+use self::api::Api;
+use self::shape::{Form, further};
 use crate::contract::{
-    Backend, BackendError, Capabilities, Gang, Limit, Objects, Pods, Preparation,
+    Backend, BackendError, Capabilities, Gang, Handling, Limit, Objects, Pods, Preparation,
 };
 
 /// The backend `default-scheduler`.
@@ -42,7 +44,7 @@ impl Backend for KubeScheduler {
         };
         let enforced = Capabilities {
             minimum: "enforced".into(),
-            gang: "if every pod counts".into(),
+            gang: "enforced".into(),
             topology: "one required level, if the gate is on".into(),
             priority: "yes".into(),
             ..plain.clone()
@@ -57,7 +59,6 @@ impl Backend for KubeScheduler {
             }
             Some(Api::Composite) => Capabilities {
                 objects: "Workload, PodGroup, CompositePodGroup".into(),
-                gang: "enforced".into(),
                 topology: "required levels".into(),
                 ..enforced
             },
@@ -75,6 +76,26 @@ impl Backend for KubeScheduler {
         }
     }
 
+    fn follows_pods(&self) -> bool {
+        self.gang_scheduling
+    }
+
+    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Handling {
+        let Some(api) = Api::served(objects).filter(|_| self.gang_scheduling) else {
+            return Handling::default();
+        };
+        let form = Form::of(gang, api, objects);
+        if form == Form::Untold {
+            return Handling::default();
+        }
+        Handling {
+            // Members are placed one after the other, each with as many pods as there is room for.
+            minimum_first: matches!(form, Form::Tree | Form::Flat),
+            by_index: form == Form::Flat,
+            gated_pods_block: api != Api::V1alpha2,
+        }
+    }
+
     fn prepare_pods<'a>(
         &'a self,
         pods: Pods<'a>,
@@ -85,15 +106,15 @@ impl Backend for KubeScheduler {
     fn validate<'a>(
         &'a self,
         set: &'a PodCliqueSet,
-        _: Option<&'a PodCliqueSet>,
-        _: &'a dyn Objects,
+        old: Option<&'a PodCliqueSet>,
+        objects: &'a dyn Objects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
-        let verdict = if self.gang_scheduling { one_priority(set) } else { Ok(()) };
+        let verdict = if self.gang_scheduling { limits::judge(set, old, objects) } else { Ok(()) };
         Box::pin(async { verdict.map(|()| Vec::new()) })
     }
 
     fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
-        if self.gang_scheduling { limits(set, objects) } else { Vec::new() }
+        limits::limits(set, objects, self.gang_scheduling)
     }
 }
 
@@ -103,75 +124,50 @@ impl KubeScheduler {
         let Some(api) = Api::served(pods.objects).filter(|_| self.gang_scheduling) else {
             return Ok(Preparation::merge(named));
         };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &pods.draft["metadata"];
-        let namespace = text(&metadata["namespace"]);
-        let label = |key: &str| text(&metadata["labels"][key]);
-        // A member has a group of its own, or that of the whole gang.
-        let candidates = [label(labels::POD_CLIQUE), label(labels::POD_GANG)];
-        let exists = |name: &&String| {
-            let group = pods.objects.get(&api.pod_groups(), &ObjectKey::new(&namespace, name));
-            group.zip(pods.gang).is_some_and(|(group, gang)| group.is_of(gang))
+        let label = |key: &str| {
+            pods.draft["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned()
         };
-        let Some(group) = candidates.iter().find(exists) else {
-            let [clique, gang] = &candidates;
-            let message =
-                format!("neither PodGroup {namespace}/{clique} nor {namespace}/{gang} exists");
+        let Some(gang) = pods.gang else {
+            let message = format!("PodGang {:?} does not exist", label(labels::POD_GANG));
             return Err(BackendError::not_yet(NAME, message));
         };
-        let mut patch = named;
-        patch["spec"]["schedulingGroup"] = json!({ "podGroupName": group });
-        // A pod of another priority than its group is never scheduled.
-        if let Some(class) = gangs::priority_class(None, pods.set) {
-            patch["spec"]["priorityClassName"] = json!(class);
+        let clique = label(labels::POD_CLIQUE);
+        let group = |name: &str| in_group(pods, gang, api, name);
+        match Form::of(gang, api, pods.objects) {
+            Form::Untold => return Ok(Preparation::merge(named)),
+            Form::Flat => {}
+            Form::Alone | Form::Tree | Form::Apart => {
+                return Ok(Preparation::merge(group(&clique)?));
+            }
         }
-        Ok(Preparation::merge(patch))
+        let name = gang.metadata.name.as_deref().unwrap_or_default();
+        let mut members = gang.spec.pod_groups.iter();
+        let minimum = members.find(|member| member.name == clique).map(|one| one.min_replicas);
+        let minimum = minimum.and_then(|minimum| u32::try_from(minimum).ok()).unwrap_or_default();
+        Ok(Preparation::merge(group(name)?).and_from(minimum, group(&further(name))?))
     }
 }
 
-/// Groups have one priority, and so must all pods of a set.
-fn one_priority(set: &PodCliqueSet) -> Result<(), String> {
-    let template = &set.spec.template;
-    let of_set = template.priority_class_name.as_deref().filter(|name| !name.is_empty());
-    let of_cliques = template.cliques.iter().map(|one| one.spec.pod_spec.priority_class_name());
-    let classes: BTreeSet<Option<&str>> =
-        of_cliques.map(|class| class.or(of_set)).chain(of_set.map(Some)).collect();
-    if classes.len() <= 1 {
-        return Ok(());
-    }
-    let classes: Vec<_> = classes.iter().map(|one| format!("{:?}", one.unwrap_or(""))).collect();
-    Err(format!(
-        "gang scheduling needs one priority for all pods, and the cliques have {}: set \
-         spec.template.priorityClassName only, or the same podSpec.priorityClassName everywhere",
-        classes.join(", ")
-    ))
-}
-
-/// What the served version cannot do for a set.
-fn limits(set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
-    let Some(api) = Api::served(objects) else {
-        return vec![Limit {
-                reason: "GangSchedulingNotServed",
-                message: "gangScheduling is on, but the API server serves no PodGroups of \
-                          scheduling.k8s.io (v1beta1, or v1alpha2 of 1.36): enable the feature gate \
-                          GenericWorkload and the API version. Pods are let go together and may be \
-                          placed one by one"
-                    .to_owned(),
-            }];
+/// What pods of a group say. The group has to be there: pods cannot be put into one later.
+fn in_group(pods: &Pods<'_>, gang: &PodGang, api: Api, name: &str) -> Result<Value, BackendError> {
+    let namespace = gang.metadata.namespace.as_deref().unwrap_or_default();
+    let group = pods.objects.get(&api.pod_groups(), &ObjectKey::new(namespace, name));
+    let Some(group) = group.filter(|group| group.is_of(gang)) else {
+        let message = format!("PodGroup {namespace}/{name} does not exist");
+        return Err(BackendError::not_yet(NAME, message));
     };
-    let several = set.spec.template.cliques.len() > 1;
-    if api == Api::Composite || !several || gangs::every_pod_counts(set) {
-        return Vec::new();
+    let mut patch = json!({ "spec": {
+        "schedulerName": NAME, "schedulingGroup": { "podGroupName": name },
+    }});
+    // A pod of another priority than its group is never scheduled. 1.36 stores no class unless
+    // preemption of groups is enabled, and then does not compare.
+    let stored = group.object["spec"]["priorityClassName"].as_str();
+    let asked = gangs::priority_class(None, pods.set);
+    let class = stored.or_else(|| asked.filter(|_| !api.has_mutable_minima()));
+    if class.is_some() || asked.is_some() {
+        patch["spec"]["priorityClassName"] = json!(class);
     }
-    vec![Limit {
-        reason: "GangPartiallyEnforced",
-        message:
-            "spec.template.cliques: with minAvailable below replicas every clique is a gang of \
-                  its own, because the API server serves no CompositePodGroups: enable the feature \
-                  gates TopologyAwareWorkloadScheduling and CompositePodGroup and the API version \
-                  scheduling.k8s.io/v1alpha3"
-                .to_owned(),
-    }]
+    Ok(patch)
 }
 
 #[cfg(test)]

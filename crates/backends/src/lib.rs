@@ -26,7 +26,7 @@ mod topology;
 mod volcano;
 
 pub use contract::{
-    Backend, BackendError, Capabilities, Cluster, Gang, Limit, Objects, Pods, Preparation,
+    Backend, BackendError, Capabilities, Cluster, Gang, Handling, Limit, Objects, Pods, Preparation,
 };
 pub use objects::{Cached, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};

@@ -77,7 +77,7 @@ mod tests {
         let mut pod = json!({});
         let draft = json!({});
         let pods = Pods { draft: &draft, gang: None, set: None, objects: &Given::default() };
-        LpxScheduler.prepare_pods(pods).await.unwrap().apply(&mut pod);
+        LpxScheduler.prepare_pods(pods).await.unwrap().apply(0, &mut pod);
         assert_eq!(pod["spec"]["schedulerName"], "lpx-scheduler");
     }
 }

@@ -104,7 +104,7 @@ impl Operator {
     async fn sync(&self, gang: &PodGang) -> Result<(), BackendError> {
         let fence = Fence::default();
         let cluster = Cluster { writer: &self.writer, fence: &fence };
-        let gang = Gang { object: gang, set: None, objects: &Nothing };
+        let gang = Gang { object: gang, set: None, released: false, objects: &Nothing };
         self.backend().sync_pod_gang(gang, cluster).await
     }
 
@@ -113,7 +113,7 @@ impl Operator {
         let draft = pod.clone();
         let pods = Pods { draft: &draft, gang: None, set: None, objects: &Nothing };
         let prepared = self.backend().prepare_pods(pods).await?;
-        prepared.apply(&mut pod);
+        prepared.apply(0, &mut pod);
         Ok(pod)
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition, labels};
-use grove_backends::{Pods, Preparation, SchedulerObject};
+use grove_backends::{Backend, Pods, Preparation, Registry, SchedulerObject};
 use grove_core::pods::ObservedPod;
 use grove_core::status::Outcome;
 use grove_core::update;
@@ -34,11 +34,11 @@ mod observe;
 #[cfg(test)]
 mod testkit;
 
-use decide::{Decision, Setup, decide, report};
+use decide::{Decision, Setup, Surplus, decide, report};
 use observe::{Observed, observe};
 
 /// The queue of this controller. A PodClique is woken by what [`observe`] looks at, no more.
-pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
+pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<ObjectKey> {
     use Priority::{ChildChange, UserChange};
     let queue = Queue::new(env.clock.clone());
     let cliques = &world.cliques.store;
@@ -56,6 +56,16 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     let waiting_for = waiting(world);
     let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
     queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
+    // Pods above the minimum may have to wait for their own gang.
+    if backends.all().any(Backend::follows_pods) {
+        let (of_gang, backends) = (world.clone(), backends.clone());
+        let short_members = move |pod: &Pod| {
+            let gang = pod.gang().and_then(|gang| of_gang.gangs.store.get(&gang));
+            let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
+            gang.map(|gang| of_gang.short_members(&gang)).unwrap_or_default()
+        };
+        queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, short_members);
+    }
     let of_set = world.clone();
     let in_set = move |set: &Set| keys(of_set.cliques.of(&set.meta.key));
     queue.follow(&world.sets, ChildChange, set_facts, in_set.clone());
@@ -92,8 +102,14 @@ pub(crate) async fn reconcile(
     let Some(observed) = observe(&context.world, &attempt.key) else {
         return Ok(None);
     };
-    let preparation = prepare(context, &attempt, &observed).await;
-    let setup = Setup { preparation: &preparation, init_image: context.init_image.as_deref() };
+    let (surplus, ungate_first) = handling(context, &observed);
+    let preparation = prepare(context, &attempt, &observed, surplus).await;
+    let setup = Setup {
+        preparation: &preparation,
+        init_image: context.init_image.as_deref(),
+        surplus,
+        ungate_first,
+    };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
@@ -127,13 +143,36 @@ pub(crate) async fn reconcile(
     }
 }
 
+/// How the scheduler wants the pods above the minimum, and whether gated pods lose their gate before they
+/// are deleted.
+fn handling(context: &Context, observed: &Observed) -> (Surplus, bool) {
+    let nothing = (Surplus::default(), false);
+    let Some(place) = &observed.place else { return nothing };
+    let Some(gang) = &place.gang else { return nothing };
+    let backend = context.backends.for_gang(&gang.object);
+    if !backend.follows_pods() {
+        return nothing;
+    }
+    let handling = backend.handling(&gang.object, &context.world.scheduler_objects);
+    let pods = context.world.gang_pods(gang);
+    let mut members = gang.object.spec.pod_groups.iter();
+    let member = members.find(|member| *member.name == *observed.clique.meta.key.name);
+    let minimum = member.and_then(|member| u32::try_from(member.min_replicas).ok());
+    let surplus = Surplus {
+        held_from: minimum.filter(|_| handling.minimum_first && !pods.scheduled),
+        kept_below: minimum.filter(|_| handling.by_index).unwrap_or_default(),
+    };
+    (surplus, handling.gated_pods_block && pods.waiting)
+}
+
 /// What the scheduler wants to find in the pods that are missing.
 async fn prepare(
     context: &Context,
     attempt: &Attempt<ObjectKey>,
     observed: &Observed,
+    surplus: Surplus,
 ) -> Result<Preparation, ReconcileError> {
-    let Some(draft) = decide::draft(observed) else { return Ok(Preparation::default()) };
+    let Some(draft) = decide::draft(observed, surplus) else { return Ok(Preparation::default()) };
     let code = ErrorCode::BuildPodResource;
     let scheduler = draft["spec"]["schedulerName"].as_str();
     let Some(backend) = context.backends.for_pods(scheduler) else {

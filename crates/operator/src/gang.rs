@@ -3,7 +3,8 @@
 
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
-use grove_backends::{Backend, BackendError, Cluster, Gang, SchedulerObject};
+use grove_backends::{Backend, BackendError, Cluster, Gang, Registry, SchedulerObject};
+use grove_core::gang::is_initialized;
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Severity;
@@ -13,13 +14,13 @@ use grove_runtime::resource::ObjectKey;
 use grove_runtime::store::Store;
 
 use crate::events;
-use crate::objects::{Object, Set};
+use crate::objects::{Object, Pod, Set};
 use crate::reconcile::{BackendProblem, Context, GangKey, PATIENCE, ReconcileError, ask};
 use crate::world::{World, set_of};
 
 /// Gangs that a backend may have to look at: new ones, changed ones, those that go, and those whose
 /// objects somebody changed.
-pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
+pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<ObjectKey> {
     let queue = Queue::new(env.clock.clone());
     let itself = |gang: &Object<PodGang>| vec![gang.meta.key.clone()];
     queue.follow(&world.gangs.store, Priority::UserChange, what_backends_read, itself);
@@ -28,6 +29,17 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue.follow(&world.sets, Priority::ChildChange, set_facts, move |set| {
         of_set.gangs.of(&set.meta.key).iter().map(|gang| gang.meta.key.clone()).collect()
     });
+    // Gates are lifted when a gang is complete, so they are the last to tell that it is released.
+    if backends.all().any(Backend::follows_pods) {
+        let (gangs, backends) = (world.gangs.store.clone(), backends.clone());
+        let follows = move |pod: &Pod| {
+            let gang = pod.gang().and_then(|gang| gangs.get(&gang));
+            let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
+            gang.into_iter().map(|gang| gang.meta.key.clone()).collect()
+        };
+        let facts = |pod: &Pod| (pod.observed.has_gate, pod.observed.deleting);
+        queue.follow(&world.pods, Priority::ChildChange, facts, follows);
+    }
     for store in world.scheduler_objects.stores() {
         let owner = |object: &SchedulerObject| object.gang().into_iter().collect();
         queue.follow(store, Priority::ChildChange, SchedulerObject::without_status, owner);
@@ -81,6 +93,11 @@ fn what_backends_read(gang: &Object<PodGang>) -> impl PartialEq + use<> {
     (meta.uid.clone(), meta.generation, meta.deleting, meta.labels.clone(), annotations)
 }
 
+/// Whether the pods of a gang were all there once and have no gates now.
+fn is_released(world: &World, gang: &Object<PodGang>) -> bool {
+    is_initialized(&gang.object) && !world.gang_pods(gang).gated
+}
+
 fn set_facts(set: &Set) -> impl PartialEq + use<> {
     let annotations = set.object.metadata.annotations.clone();
     (set.meta.uid.clone(), set.meta.generation, set.meta.labels.clone(), annotations)
@@ -111,6 +128,7 @@ pub(crate) async fn reconcile(
         let handed = Gang {
             object: &gang.object,
             set: set.as_ref().map(|set| &set.object),
+            released: backend.follows_pods() && is_released(&context.world, &gang),
             objects: &context.world.scheduler_objects,
         };
         backend.sync_pod_gang(handed, cluster)

@@ -140,7 +140,7 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
     };
     let now = context.env.clock.wall();
     let Decision { plan, refused, terminates, deadline } =
-        decide::decide(&seen, &context.backends, now);
+        decide::decide(&seen, &context.backends, &context.world.scheduler_objects, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podcliqueset-controller");
     if terminates && acted.failed.is_empty() {

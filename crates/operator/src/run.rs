@@ -290,14 +290,14 @@ impl Parts<'_> {
             concurrency.pod_clique_scaling_group,
             |context, attempt| Box::pin(async move { group::reconcile(&context, attempt).await }),
         );
-        let cliques = clique::queue(&context.world, self.env);
+        let cliques = clique::queue(&context.world, &context.backends, self.env);
         start.controller(
             "podclique-controller",
             cliques.clone(),
             concurrency.pod_clique,
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
-        let gangs = gang::queue(&context.world, self.env);
+        let gangs = gang::queue(&context.world, &context.backends, self.env);
         gang::follow_installations(&context.world, &sets, &gangs, &stage);
         outage::follow(&context, &gangs, &cliques, &stage);
         let queues = Queues { sets: sets.clone(), replicas, groups, cliques };

@@ -9,6 +9,7 @@ use grove_api::{
     PodGang, labels,
 };
 use grove_backends::{Cached, Registry};
+use grove_core::pods::GangPods;
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Store};
@@ -240,6 +241,33 @@ impl World {
     /// The members of a scaling group, by name.
     pub(crate) fn members_of(&self, group: &ObjectKey) -> Vec<Arc<Object<PodClique>>> {
         self.cliques.store.by(self.cliques_by_group, &group.to_string())
+    }
+
+    /// The pods of a gang.
+    pub(crate) fn gang_pods(&self, gang: &Object<PodGang>) -> GangPods {
+        let namespace = &gang.meta.key.namespace;
+        let members = gang.object.spec.pod_groups.iter().map(|member| {
+            let clique = self.cliques.get(namespace, &member.name);
+            let pods = clique.map(|clique| self.pods_of(&clique.meta.uid));
+            (member.min_replicas, pods.unwrap_or_default())
+        });
+        let members: Vec<_> = members.collect();
+        GangPods::of(
+            members.iter().map(|(minimum, pods)| (*minimum, pods.iter().map(|pod| &pod.observed))),
+        )
+    }
+
+    /// The members of a gang that do not have all their pods.
+    pub(crate) fn short_members(&self, gang: &Object<PodGang>) -> Vec<ObjectKey> {
+        let namespace = &gang.meta.key.namespace;
+        let members = gang.object.spec.pod_groups.iter();
+        let members = members.filter_map(|member| self.cliques.get(namespace, &member.name));
+        let is_short = |clique: &Object<PodClique>| {
+            let pods = self.pods_of(&clique.meta.uid);
+            let staying = pods.iter().filter(|pod| !pod.observed.deleting).count();
+            usize::try_from(clique.object.spec.replicas).is_ok_and(|wanted| staying < wanted)
+        };
+        members.filter(|one| is_short(one)).map(|one| one.meta.key.clone()).collect()
     }
 
     /// The cliques whose gang waits for this base gang.

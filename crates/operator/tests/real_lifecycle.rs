@@ -8,9 +8,13 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
+#[path = "../../backends/tests/support/program.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
+mod program;
 mod support;
 
 use grove_api::testkit::foreign_crds;
+use program::{Pki, Program, Shown};
 use support::kinds::{CLIQUES, GANGS, GROUPS, PODS, SERVICES, SETS};
 use support::mirror::State;
 use support::{Setup, World};
@@ -18,7 +22,9 @@ use xtask::cluster::Kube;
 
 const SET: &str = include_str!("../../../examples/minimal.yaml");
 
-const ROLES: [&str; 3] = [
+/// What the schedulers need that have no CRDs of ours, and the operator for all of them.
+const ROLES: [&str; 4] = [
+    include_str!("../../../examples/backend/crew.yaml"),
     include_str!("../../../deploy/schedulers/kai.yaml"),
     include_str!("../../../deploy/schedulers/kubernetes.yaml"),
     include_str!("../../../deploy/schedulers/volcano.yaml"),
@@ -114,4 +120,20 @@ lifecycles! {
     with_kai: Kube::V1_37, "name: kai-scheduler, config: {defaultQueue: test}";
     with_volcano: Kube::V1_37, "name: volcano";
     with_lpx: Kube::V1_37, "name: lpx-scheduler";
+}
+
+/// The reference implementation of a backend, over HTTPS.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn with_a_program_of_its_own() {
+    let pki = Pki::new("real-lifecycle");
+    let program = Program::start(&pki, Shown::Certificate, 0);
+    let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|file| pki.path(file));
+    let url = program.url();
+    let endpoint = format!(
+        "url: '{url}', caFile: '{ca}', certFile: '{cert}', keyFile: '{key}', \
+         kinds: [{{group: crew.example.com, version: v1, plural: crews, kind: Crew}}]"
+    );
+    let scheduler = format!("name: crew-scheduler, config: {{endpoint: {{{endpoint}}}}}");
+    a_set_comes_up_whole_scales_and_goes(Kube::V1_37, &scheduler).await;
 }

@@ -34,7 +34,8 @@ pub(crate) const AUDIT_POLICY: &str = "audit-policy.json";
 
 /// Names that kube-scheduler places pods for: its own, and those of schedulers that cannot run here, whose
 /// pods it places one by one.
-const PROFILES: [&str; 4] = ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler"];
+const PROFILES: [&str; 5] =
+    ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler", "crew-scheduler"];
 
 impl Setting<'_> {
     /// Arguments of a program; kubectl has none of its own.

@@ -61,7 +61,7 @@ fn inf(change: impl FnOnce(&mut Value)) -> PodGang {
 }
 
 fn plan(gang: &PodGang, set: &PodCliqueSet, objects: &Given) -> Result<Vec<Write>, BackendError> {
-    kai().plan(&Gang { object: gang, set: Some(set), objects })
+    kai().plan(&Gang { object: gang, set: Some(set), released: false, objects })
 }
 
 /// The PodGroup that a plan creates.
@@ -115,6 +115,26 @@ fn a_gang_without_constraints_has_a_flat_group() {
 
     let writes = plan(&flat, &in_queue("test"), &Given::default()).unwrap();
     assert_eq!(writes[0].resource, Resource::of::<PodGang>(), "the marker comes first");
+}
+
+#[test]
+fn a_scaled_gang_has_the_constraint_of_its_group_at_the_top_and_no_parents() {
+    let scaled = inf(|gang| {
+        gang["metadata"]["name"] = json!("inf-0-decode-0");
+        let spec = gang["spec"].as_object_mut().unwrap();
+        let configs = spec.remove("topologyConstraintGroupConfigs").unwrap();
+        spec["topologyConstraint"] = configs[0]["topologyConstraint"].clone();
+        spec["podgroups"].as_array_mut().unwrap().remove(0);
+    });
+    let group = created(&scaled, &in_queue("test"));
+    assert_eq!(group["metadata"]["name"], "inf-0-decode-0");
+    let top = json!({ "topology": "dc1", "requiredTopologyLevel": "topo/rack",
+        "preferredTopologyLevel": "kubernetes.io/hostname" });
+    assert_eq!(group["spec"]["topologyConstraint"], top);
+    let sub_groups = group["spec"]["subGroups"].as_array().unwrap();
+    let told: Vec<_> = sub_groups.iter().map(|one| (&one["name"], &one["parent"])).collect();
+    let names = [json!("inf-0-decode-0-leader"), json!("inf-0-decode-0-worker")];
+    assert_eq!(told, [(&names[0], &Value::Null), (&names[1], &Value::Null)]);
 }
 
 #[test]
@@ -227,7 +247,9 @@ fn what_cannot_be_mapped_is_said_and_the_topology_comes_before_the_queue() {
     ];
     for (gang, set, expected) in cases {
         let objects = Given::default();
-        let error = kai().plan(&Gang { object: &gang, set, objects: &objects }).unwrap_err();
+        let error = kai()
+            .plan(&Gang { object: &gang, set, released: false, objects: &objects })
+            .unwrap_err();
         assert_eq!(error.to_string(), format!("scheduler backend \"kai-scheduler\": {expected}"));
         assert_eq!((error.reason(), error.class()), (MAPPING_FAILED, Class::Invalid));
     }
@@ -283,7 +305,7 @@ fn pods_name_their_group_and_subgroup() {
     let labelled = |labels: Value| json!({ "metadata": { "labels": labels } });
     let gang = json!({ "grove.io/podgang": "inf-0", "grove.io/podclique": "inf-0-router" });
     let mut pod = labelled(gang.clone());
-    kai().prepared(&labelled(gang.clone())).unwrap().apply(&mut pod);
+    kai().prepared(&labelled(gang.clone())).unwrap().apply(0, &mut pod);
     assert_eq!(pod["spec"]["schedulerName"], "kai-scheduler");
     let annotations = json!({ SKIP_POD_GROUPER: "true", POD_GROUP_NAME: "inf-0" });
     assert_eq!(pod["metadata"]["annotations"], annotations);
@@ -303,12 +325,12 @@ fn groups_can_be_left_to_the_pod_grouper_of_kai() {
     let unnamed = set(&json!({}), &json!({}), &json!([]));
     let gang = inf(|gang| gang["metadata"]["annotations"] = json!({}));
     let objects = Given::default();
-    let handed = Gang { object: &gang, set: Some(&unnamed), objects: &objects };
+    let handed = Gang { object: &gang, set: Some(&unnamed), released: false, objects: &objects };
     assert_eq!(kai.plan(&handed).unwrap(), []);
     assert_eq!(kai.accepts(&unnamed), Ok(()));
     assert_eq!(kai.kinds(), []);
     let mut pod = json!({});
-    kai.prepared(&json!({})).unwrap().apply(&mut pod);
+    kai.prepared(&json!({})).unwrap().apply(0, &mut pod);
     assert_eq!(pod["spec"]["schedulerName"], "kai-scheduler");
     assert_eq!(pod["metadata"], Value::Null);
 }

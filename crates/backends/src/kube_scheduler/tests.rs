@@ -22,27 +22,37 @@ fn set(template: &Value) -> PodCliqueSet {
     serde_json::from_value(json!({ "spec": { "template": template } })).unwrap()
 }
 
-fn draft() -> Value {
-    let labels = json!({ "grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0" });
-    json!({ "metadata": { "namespace": "ns", "labels": labels } })
+/// A gang with a minimum of two and of one.
+fn gang() -> PodGang {
+    let member =
+        |name: &str, min: i32| json!({ "name": name, "minReplicas": min, "podReferences": [] });
+    serde_json::from_value(json!({
+        "metadata": { "name": "x-0", "namespace": "ns", "uid": "gang" },
+        "spec": { "podgroups": [member("x-0-a", 2), member("x-0-b", 1)] },
+    }))
+    .unwrap()
 }
 
+/// What the pod with an index of the first member gets.
 fn prepared(
     kube: &KubeScheduler,
     set: &PodCliqueSet,
     objects: &Given,
+    index: u32,
 ) -> Result<Value, BackendError> {
+    let labels = json!({ "grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0" });
+    let draft = json!({ "metadata": { "namespace": "ns", "labels": labels } });
+    let pods = Pods { draft: &draft, gang: Some(&gang()), set: Some(set), objects };
     let mut pod = json!({});
-    let gang: PodGang = serde_json::from_value(json!({ "metadata": { "uid": "gang" } })).unwrap();
-    let pods = Pods { draft: &draft(), gang: Some(&gang), set: Some(set), objects };
-    kube.prepared(&pods)?.apply(&mut pod);
+    kube.prepared(&pods)?.apply(index, &mut pod);
     Ok(pod["spec"].clone())
 }
 
 fn group(name: &str, owner: &str) -> Value {
     let owner = json!({ "apiVersion": "v1", "kind": "PodGang", "name": "x-0", "uid": owner,
         "controller": true });
-    json!({ "metadata": { "name": name, "namespace": "ns", "ownerReferences": [owner] } })
+    json!({ "metadata": { "name": name, "namespace": "ns", "ownerReferences": [owner] },
+        "spec": { "priorityClassName": "high" } })
 }
 
 #[test]
@@ -52,26 +62,49 @@ fn the_newest_version_that_is_served_is_used() {
 }
 
 #[test]
-fn pods_wait_for_the_group_that_they_name() {
+fn pods_wait_for_the_groups_that_they_name() {
     let plain = set(&json!({ "cliques": [] }));
-    for cluster in clusters().into_iter().skip(1) {
-        let api = Api::served(&cluster).unwrap();
-        let error = prepared(&gangs(), &plain, &cluster).unwrap_err();
-        assert!(
-            error.to_string().contains("neither PodGroup ns/x-0-a nor ns/x-0 exists"),
-            "{error}"
-        );
-        let cluster = cluster.with(api.pod_groups(), group("x-0", "of a former life"));
-        assert!(prepared(&gangs(), &plain, &cluster).is_err());
-        let cluster = cluster.with(api.pod_groups(), group("x-0", "gang"));
-        let spec = prepared(&gangs(), &plain, &cluster).unwrap();
-        assert_eq!(spec["schedulingGroup"]["podGroupName"], "x-0");
-        let cluster = cluster.with(api.pod_groups(), group("x-0-a", "gang"));
-        let important = set(&json!({ "priorityClassName": "high" }));
-        let spec = prepared(&gangs(), &important, &cluster).unwrap();
+    let [_, old, flat, tree] = clusters();
+    for cluster in [old, flat] {
+        let groups = Api::served(&cluster).unwrap().pod_groups();
+        let error = prepared(&gangs(), &plain, &cluster, 0).unwrap_err();
+        assert!(error.to_string().contains("PodGroup ns/x-0 does not exist"), "{error}");
+        let cluster = cluster.with(groups.clone(), group("x-0", "of a former life"));
+        assert!(prepared(&gangs(), &plain, &cluster, 0).is_err());
+        let cluster = cluster.with(groups.clone(), group("x-0", "gang"));
+        assert!(prepared(&gangs(), &plain, &cluster, 0).is_err(), "for pods above the minimum");
+        let cluster = cluster.with(groups, group("x-0-extra", "gang"));
+        let of = |index| {
+            let spec = prepared(&gangs(), &plain, &cluster, index).unwrap();
+            spec["schedulingGroup"]["podGroupName"].clone()
+        };
+        assert_eq!([0, 1, 2, 3].map(of), ["x-0", "x-0", "x-0-extra", "x-0-extra"]);
+    }
+    let groups = Api::Composite.pod_groups();
+    let tree = tree.with(groups, group("x-0-a", "gang"));
+    let important = set(&json!({ "priorityClassName": "changed" }));
+    for index in [0, 7] {
+        let spec = prepared(&gangs(), &important, &tree, index).unwrap();
         assert_eq!(spec["schedulingGroup"]["podGroupName"], "x-0-a");
         assert_eq!(spec["priorityClassName"], "high", "as its group has it");
     }
+}
+
+#[test]
+fn minima_come_first_where_a_gang_has_several_members() {
+    let of = |cluster: &Given| gangs().handling(&gang(), cluster);
+    let [nothing, old, flat, tree] = clusters();
+    assert_eq!(of(&nothing), Handling::default());
+    let split = Handling { minimum_first: true, by_index: true, gated_pods_block: true };
+    assert_eq!(of(&old), Handling { gated_pods_block: false, ..split });
+    assert_eq!(of(&flat), split);
+    assert_eq!(of(&tree), Handling { by_index: false, ..split });
+    let mut alone = gang();
+    alone.spec.pod_groups.truncate(1);
+    let handling = gangs().handling(&alone, &tree);
+    assert_eq!(handling, Handling { gated_pods_block: true, ..Handling::default() });
+    let off = KubeScheduler { gang_scheduling: false };
+    assert_eq!(off.handling(&gang(), &tree), Handling::default());
 }
 
 #[test]
@@ -81,7 +114,7 @@ fn without_the_option_or_the_api_pods_only_name_the_scheduler() {
     let off = KubeScheduler { gang_scheduling: false };
     assert_eq!(off.kinds(), []);
     for (kube, cluster) in [(gangs(), nothing), (off, everything)] {
-        let spec = prepared(&kube, &important, &cluster).unwrap();
+        let spec = prepared(&kube, &important, &cluster, 0).unwrap();
         assert_eq!(spec["schedulerName"], "default-scheduler");
         assert!(spec["schedulingGroup"].is_null() && spec["priorityClassName"].is_null());
     }
@@ -89,23 +122,80 @@ fn without_the_option_or_the_api_pods_only_name_the_scheduler() {
 
 #[test]
 fn what_a_cluster_cannot_do_is_said() {
-    let clique = |replicas, min| json!({ "spec": { "replicas": replicas, "minAvailable": min } });
-    let part = set(&json!({ "cliques": [clique(1, 1), clique(4, 2)] }));
-    let whole = set(&json!({ "cliques": [clique(1, 1), clique(4, 4)] }));
-    let alone = set(&json!({ "cliques": [clique(4, 2)] }));
+    let clique = |name: &str, replicas, min, constraint: Value| {
+        json!({ "name": name, "topologyConstraint": constraint,
+            "spec": { "replicas": replicas, "minAvailable": min } })
+    };
+    let none = Value::Null;
+    let required = json!({ "packDomain": "rack" });
+    let preferred = json!({ "pack": { "preferred": "rack" } });
+    let two = |whole: &Value, second: &Value| {
+        let cliques = [clique("a", 1, 1, Value::Null), clique("b", 4, 2, second.clone())];
+        set(&json!({ "cliques": cliques, "topologyConstraint": whole }))
+    };
+    let alone = set(&json!({ "cliques": [clique("a", 4, 2, required.clone())] }));
     let said = |set: &PodCliqueSet| {
         clusters().map(|cluster| {
             let limits = gangs().limits(set, &cluster);
-            limits.first().map(|limit| limit.reason)
+            limits.iter().map(|limit| limit.reason).collect::<Vec<_>>().join(" ")
         })
     };
-    let missing = Some("GangSchedulingNotServed");
-    let partly = Some("GangPartiallyEnforced");
-    assert_eq!(said(&part), [missing, partly, partly, None]);
-    assert_eq!(said(&whole), [missing, None, None, None]);
-    assert_eq!(said(&alone), [missing, None, None, None]);
+    let missing = "GangSchedulingNotServed";
+    let ignored = "GangSchedulingNotServed TopologyIgnored";
+    let partly = "TopologyPartiallyEnforced";
+    let cases = [
+        (two(&none, &none), [missing, "", "", ""]),
+        (two(&none, &required), [ignored, partly, partly, ""]),
+        (two(&required, &none), [ignored, partly, partly, ""]),
+        (alone, [ignored, "", "", ""]),
+        (
+            two(&none, &preferred),
+            [
+                ignored,
+                "PreferredTopologyIgnored",
+                "PreferredTopologyIgnored",
+                "PreferredTopologyIgnored",
+            ],
+        ),
+    ];
+    for (set, expected) in &cases {
+        assert_eq!(said(set), *expected);
+    }
     let off = KubeScheduler { gang_scheduling: false };
-    assert_eq!(off.limits(&part, &clusters()[0]), []);
+    let limits = off.limits(&cases[1].0, &clusters()[3]);
+    assert_eq!(limits[0].reason, "TopologyIgnored");
+    assert!(limits[0].message.contains("spec.template.cliques[1].topologyConstraint"));
+    assert_eq!(off.limits(&cases[0].0, &clusters()[3]), []);
+}
+
+#[test]
+fn a_required_level_that_would_be_lost_is_refused_when_a_set_is_new() {
+    let clique = |name: &str, constraint: Value| json!({ "name": name, "topologyConstraint": constraint, "spec": { "replicas": 1 } });
+    let rack = json!({ "packDomain": "rack" });
+    let lost = set(&json!({ "cliques": [clique("a", Value::Null), clique("b", rack.clone())] }));
+    let kept = set(&json!({ "topologyConstraint": rack,
+        "cliques": [clique("a", Value::Null), clique("b", Value::Null)] }));
+    let [nothing, old, flat, tree] = clusters();
+    for cluster in [&old, &flat] {
+        let refused = limits::judge(&lost, None, cluster).unwrap_err();
+        assert!(refused.starts_with("spec.template.cliques[1].topologyConstraint: "), "{refused}");
+        assert!(refused.contains("feature gates TopologyAwareWorkloadScheduling"), "{refused}");
+        assert_eq!(limits::judge(&lost, Some(&lost), cluster), Ok(()), "it is there already");
+        assert_eq!(limits::judge(&kept, None, cluster), Ok(()));
+    }
+    for cluster in [&nothing, &tree] {
+        assert_eq!(limits::judge(&lost, None, cluster), Ok(()));
+    }
+}
+
+#[test]
+fn a_gang_that_no_workload_can_describe_says_so() {
+    let cliques: Vec<Value> = (1..=65)
+        .map(|min| json!({ "name": format!("c{min}"), "spec": { "replicas": min, "minAvailable": min } }))
+        .collect();
+    let limits = gangs().limits(&set(&json!({ "cliques": cliques })), &clusters()[3]);
+    assert_eq!(limits[0].reason, "TooManyGroups");
+    assert!(limits[0].message.starts_with("spec.template.cliques: "), "{}", limits[0].message);
 }
 
 #[test]
@@ -119,6 +209,10 @@ fn a_gang_has_one_priority() {
         (json!({ "priorityClassName": "b", "cliques": [clique("a")] }), false),
     ];
     for (template, good) in cases {
-        assert_eq!(one_priority(&set(&template)).is_ok(), good, "{template}");
+        assert_eq!(
+            limits::judge(&set(&template), None, &Given::default()).is_ok(),
+            good,
+            "{template}"
+        );
     }
 }

@@ -40,7 +40,8 @@ fn gang(minima: &[(&str, i32)]) -> PodGang {
 }
 
 fn planned(gang: &PodGang, objects: &Given) -> Option<Verb> {
-    let mut writes = Volcano.plan(&Gang { object: gang, set: None, objects }).unwrap();
+    let mut writes =
+        Volcano.plan(&Gang { object: gang, set: None, released: false, objects }).unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
 }
@@ -94,7 +95,7 @@ fn minima_of_zero_become_one_unless_the_group_has_some() {
 fn the_queue_is_that_of_the_set_or_of_its_cliques() {
     let of = |set: Option<&PodCliqueSet>| {
         let (gang, objects) = (gang(&[]), Given::default());
-        queue::of(&Gang { object: &gang, set, objects: &objects })
+        queue::of(&Gang { object: &gang, set, released: false, objects: &objects })
     };
     let batch = json!({ annotations::VOLCANO_QUEUE: "cliques" });
     let by_clique = set(&json!({}), &json!({ "cliques": [{ "name": "a", "annotations": batch }] }));
@@ -164,7 +165,7 @@ fn sets_that_volcano_cannot_honour_are_refused() {
 fn pods_name_their_group() {
     let draft = json!({ "metadata": { "labels": { "grove.io/podgang": "inf-0" } } });
     let mut pod = draft.clone();
-    prepared(&draft).unwrap().apply(&mut pod);
+    prepared(&draft).unwrap().apply(0, &mut pod);
     assert_eq!(pod["spec"]["schedulerName"], "volcano");
     let annotations = json!({
         "scheduling.volcano.sh/group-name": "inf-0", "scheduling.k8s.io/group-name": "inf-0",

@@ -41,7 +41,7 @@ impl IndexError {
 }
 
 /// Compares the pods of a PodClique with the wanted number. `expected_hash` is the template hash that
-/// pods should have; others go first on scale-in.
+/// pods should have; others go first on scale-in. Pods with an index below `kept` go after all others.
 ///
 /// Two pods with one index are left behind by a create that was thought to be lost. Only one of them can
 /// have the hostname, so the other goes, even if it is not one too many.
@@ -49,10 +49,12 @@ pub fn balance<'a>(
     pod_clique: &str,
     wanted: u32,
     expected_hash: &str,
+    kept: u32,
     pods: &'a [ObservedPod],
 ) -> Result<Balance<'a>, IndexError> {
     let mut counted: Vec<_> = pods.iter().filter(|pod| !pod.deleting).collect();
-    counted.sort_by_cached_key(|pod| scale_in_rank(pod, expected_hash));
+    let is_kept = |pod: &ObservedPod| pod.index.is_some_and(|index| index < kept);
+    counted.sort_by_cached_key(|pod| (is_kept(pod), scale_in_rank(pod, expected_hash)));
     let (mut delete, single) = twins(counted);
     let surplus = single.len().saturating_sub(wanted as usize);
     delete.extend(&single[..surplus]);

@@ -24,6 +24,37 @@ pub enum Gang<'a> {
     },
 }
 
+/// What the pods of a whole gang have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GangPods {
+    /// Every member has its minimum scheduled.
+    pub scheduled: bool,
+    /// Some pod without our gate waits for the scheduler.
+    pub waiting: bool,
+    /// Some pod has our gate.
+    pub gated: bool,
+}
+
+impl GangPods {
+    /// Looks at the members of a gang: the minimum and the pods of each.
+    pub fn of<'a, P>(members: impl IntoIterator<Item = (i32, P)>) -> Self
+    where
+        P: IntoIterator<Item = &'a ObservedPod>,
+    {
+        let mut all = Self { scheduled: true, ..Self::default() };
+        for (minimum, pods) in members {
+            let mut scheduled = 0;
+            for pod in pods.into_iter().filter(|pod| !pod.deleting) {
+                scheduled += i32::from(pod.scheduled);
+                all.waiting |= pod.is_active() && !pod.has_gate && !pod.on_node;
+                all.gated |= pod.has_gate;
+            }
+            all.scheduled &= scheduled >= minimum;
+        }
+        all
+    }
+}
+
 /// Which gates may be lifted now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GateDecision<'a> {

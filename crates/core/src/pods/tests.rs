@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    Gang, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, gates, index_of,
-    is_scheduled,
+    Gang, GangPods, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, gates,
+    index_of, is_scheduled,
     testkit::{any_pods, pod, running},
 };
 
@@ -42,7 +42,7 @@ fn created_pods_get_the_lowest_free_indices() {
         (2, vec![running("a", 0), running("b", 5)], vec![]),
     ];
     for (wanted, pods, expected) in cases {
-        let balance = balance("x", wanted, "hash", &pods).unwrap();
+        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
 
         assert_eq!(balance.create, expected);
         assert!(balance.delete.is_empty());
@@ -53,13 +53,13 @@ fn created_pods_get_the_lowest_free_indices() {
 fn unreadable_indices_are_reported_and_only_matter_when_pods_are_created() {
     let nameless = ObservedPod { index: None, ..running("a", 0) };
 
-    let unreadable = balance("x", 2, "hash", std::slice::from_ref(&nameless)).unwrap_err();
+    let unreadable = balance("x", 2, "hash", 0, std::slice::from_ref(&nameless)).unwrap_err();
 
     assert_eq!((unreadable.pod_clique.as_str(), unreadable.pod.as_str()), ("x", "a"));
     assert_eq!(unreadable.code().as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
-    assert!(balance("x", 1, "hash", std::slice::from_ref(&nameless)).is_ok());
+    assert!(balance("x", 1, "hash", 0, std::slice::from_ref(&nameless)).is_ok());
     let ended = ObservedPod { phase: Phase::Succeeded, ..nameless };
-    assert_eq!(balance("x", 2, "hash", &[ended]).unwrap().create, [0]);
+    assert_eq!(balance("x", 2, "hash", 0, &[ended]).unwrap().create, [0]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn of_two_pods_with_one_index_the_less_valuable_goes_before_anything_is_created(
         ("what has ended has no index", 2, vec![running("a", 0), ended], vec![]),
     ];
     for (case, wanted, pods, expected) in cases {
-        let balance = balance("x", wanted, "hash", &pods).unwrap();
+        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
         let names: Vec<_> = balance.delete.iter().map(|pod| pod.name.as_str()).collect();
         assert_eq!(names, expected, "{case}");
         assert!(balance.create.is_empty(), "{case}");
@@ -90,7 +90,7 @@ fn terminating_pod_never_costs_a_healthy_one() {
     let dying = ObservedPod { deleting: true, ..running("a", 0) };
     let pods = [dying, running("b", 1), running("c", 2)];
 
-    let balance = balance("x", 2, "hash", &pods).unwrap();
+    let balance = balance("x", 2, "hash", 0, &pods).unwrap();
 
     assert_eq!((balance.create, balance.delete), (vec![], vec![]));
 }
@@ -115,7 +115,7 @@ fn scale_in_starts_with_the_pod_that_is_missed_least() {
     pods.reverse();
     pods.insert(4, best());
 
-    let balance = balance("x", 1, "hash", &pods).unwrap();
+    let balance = balance("x", 1, "hash", 0, &pods).unwrap();
 
     assert_eq!(balance.delete, expected.iter().collect::<Vec<_>>());
 }
@@ -131,7 +131,7 @@ fn pending_failed_and_succeeded_are_equal_on_scale_in() {
         })
         .collect();
 
-    let balance = balance("x", 0, "hash", &pods).unwrap();
+    let balance = balance("x", 0, "hash", 0, &pods).unwrap();
 
     assert_eq!(balance.delete, pods.iter().collect::<Vec<_>>());
 }
@@ -177,6 +177,41 @@ fn gate_needs_an_initialised_gang_that_lists_the_pod() {
 }
 
 #[test]
+fn pods_that_are_kept_go_after_all_others() {
+    let unready = ObservedPod { ready: false, ..running("a", 0) };
+    let pods = [unready, running("b", 1), running("c", 2), running("d", 3)];
+    let gone = |wanted, kept| {
+        let balance = balance("x", wanted, "hash", kept, &pods).unwrap();
+        balance.delete.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(3, 0), ["a"]);
+    assert_eq!(gone(3, 2), ["c"]);
+    assert_eq!(gone(1, 2), ["c", "d", "a"]);
+}
+
+#[test]
+fn the_pods_of_a_gang_are_scheduled_waiting_or_gated() {
+    let waiting = ObservedPod { has_gate: false, ..pod("w", 5) };
+    let terminating = ObservedPod { deleting: true, ..running("t", 6) };
+    let finished = ObservedPod { phase: Phase::Succeeded, ..running("f", 7) };
+    let of = |minimum: i32, pods: &[ObservedPod]| {
+        let GangPods { scheduled, waiting, gated } =
+            GangPods::of([(1, &[running("other", 0)][..]), (minimum, pods)]);
+        [scheduled, waiting, gated]
+    };
+    let cases = [
+        (1, vec![running("a", 0)], [true, false, false]),
+        (2, vec![running("a", 0), waiting], [false, true, false]),
+        (1, vec![running("a", 0), pod("b", 1)], [true, false, true]),
+        (1, vec![terminating], [false, false, false]),
+        (1, vec![finished], [true, false, false]),
+    ];
+    for (minimum, pods, expected) in cases {
+        assert_eq!(of(minimum, &pods), expected, "{pods:?}");
+    }
+}
+
+#[test]
 fn base_gang_is_scheduled_when_every_member_has_its_minimum() {
     let gang: PodGang = serde_json::from_value(json!({ "spec": { "podgroups": [
         { "name": "a", "minReplicas": 2 }, { "name": "b", "minReplicas": 1 },
@@ -211,7 +246,7 @@ proptest! {
     fn balance_ends_at_the_wanted_number_with_unique_lowest_indices(
         pods in any_pods(), wanted in 0_u32..12,
     ) {
-        let balance = balance("x", wanted, "hash", &pods).unwrap();
+        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
 
         let existing = pods.iter().filter(|pod| !pod.deleting).count();
         prop_assert_eq!(existing + balance.create.len() - balance.delete.len(), wanted as usize);
@@ -234,7 +269,7 @@ proptest! {
     ) {
         let stored = gang("True", &["p1", "p3", "p5", "p7"]);
 
-        prop_assert_eq!(balance("x", wanted, "hash", &pods), balance("x", wanted, "hash", &shuffled));
+        prop_assert_eq!(balance("x", wanted, "hash", 0, &pods), balance("x", wanted, "hash", 0, &shuffled));
         let base = Gang::Base(Some(&stored));
         prop_assert_eq!(gates("x", &pods, base), gates("x", &shuffled, base));
     }

@@ -36,6 +36,18 @@ pub(super) struct Setup<'a> {
     /// What the scheduler wants to find in new pods, or why it cannot be had.
     pub(super) preparation: &'a Result<Preparation, ReconcileError>,
     pub(super) init_image: Option<&'a str>,
+    pub(super) surplus: Surplus,
+    /// Pods of the gang wait, and a gated one that is deleted would go on to hold them up.
+    pub(super) ungate_first: bool,
+}
+
+/// What becomes of the pods above the minimum of the gang's member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surplus {
+    /// Pods from this index on are not made yet.
+    pub(super) held_from: Option<u32>,
+    /// Pods below this index go last.
+    pub(super) kept_below: u32,
 }
 
 /// What came of looking at a PodClique.
@@ -60,9 +72,9 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
         return Decision { plan: take_over(observed, place, &pods), ..Decision::default() };
     }
     let mut problem = None;
-    let balance = balance(observed, place).unwrap_or_else(|error| {
+    let (balance, held) = balance(observed, place, setup.surplus).unwrap_or_else(|error| {
         problem = Some(ReconcileError::rule(error.code(), error));
-        Balance::default()
+        (Balance::default(), false)
     });
     let creates = creates(observed, place, setup, &balance.create).unwrap_or_else(|error| {
         problem = Some(error);
@@ -82,14 +94,17 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let outdated = outdated.iter().filter(|pod| !balance.delete.contains(pod));
     let deletes = (balance.delete.iter().map(|pod| (pod, "one too many")))
         .chain(outdated.map(|pod| (pod, "its template is outdated")));
-    let deletes = deletes.filter_map(|(pod, reason)| {
+    let deletes: Vec<_> = deletes.collect();
+    let blocking = deletes.iter().filter(|(pod, _)| setup.ungate_first && pod.has_gate);
+    plan.step(blocking.filter_map(|(pod, _)| lift(observed, pod)));
+    let deletes = deletes.into_iter().filter_map(|(pod, reason)| {
         Some(converge::delete(PODS, observed.stored.get(&pod.name)?.meta(), reason))
     });
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
     let staying = observed.pods.iter().filter(|pod| !goes(pod));
     let labels = put_labels_back(observed, staying);
     plan.step(claims.writes.into_iter().chain(creates).chain(deletes).chain(lifts).chain(labels));
-    Decision { plan, problem, waits: gates.hold.is_some() || claims.waits }
+    Decision { plan, problem, waits: gates.hold.is_some() || claims.waits || held }
 }
 
 fn claims(observed: &Observed, place: &Place) -> claims::Decision {
@@ -187,11 +202,21 @@ fn remove_finalizer(clique: &Object<PodClique>) -> Option<Write> {
     })
 }
 
-fn balance<'o>(observed: &'o Observed, place: &Place) -> Result<Balance<'o>, IndexError> {
+/// What to do about the number of pods, and whether some are held back.
+fn balance<'o>(
+    observed: &'o Observed,
+    place: &Place,
+    surplus: Surplus,
+) -> Result<(Balance<'o>, bool), IndexError> {
     let Object { meta, object } = &*observed.clique;
     // The schema refuses negative numbers.
     let wanted = u32::try_from(object.spec.replicas).unwrap_or(0);
-    pods::balance(&meta.key.name, wanted, &place.template_hash, &observed.pods)
+    let (hash, kept) = (&place.template_hash, surplus.kept_below);
+    let mut balance = pods::balance(&meta.key.name, wanted, hash, kept, &observed.pods)?;
+    let missing = balance.create.len();
+    balance.create.retain(|index| surplus.held_from.is_none_or(|from| *index < from));
+    let held = balance.create.len() < missing;
+    Ok((balance, held))
 }
 
 /// Pods are built from the stored PodClique, not from the template of the set: while an update is
@@ -216,7 +241,7 @@ fn creates(
     let rule = |error: BuildError| ReconcileError::rule(error.code(), error);
     let create = |&index: &u32| {
         let mut body = pods::draft(&context, index).map_err(rule)?;
-        preparation.apply(&mut body);
+        preparation.apply(index, &mut body);
         place.pod_claims.add_to(index, &mut body);
         pods::finish(&context, index, &mut body).map_err(rule)?;
         Ok(Write {
@@ -232,9 +257,9 @@ fn creates(
 
 /// One of the pods that are missing, for the scheduler to say what it wants to find in them; nothing
 /// when none is missing or none can be built, which [`decide`] reports.
-pub(super) fn draft(observed: &Observed) -> Option<Value> {
+pub(super) fn draft(observed: &Observed, surplus: Surplus) -> Option<Value> {
     let place = observed.place.as_ref().filter(|_| !observed.clique.meta.deleting)?;
-    let index = *balance(observed, place).ok()?.create.first()?;
+    let index = *balance(observed, place, surplus).ok()?.0.create.first()?;
     pods::draft(&pod_context(observed, place, None), index).ok()
 }
 

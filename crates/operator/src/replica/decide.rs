@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api::condition::pod_gang::INITIALIZED;
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
-use grove_backends::Registry;
+use grove_backends::{Objects, Registry};
 use grove_core::children::{self, owner};
 use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
@@ -49,7 +49,12 @@ pub(super) struct Decision {
 }
 
 /// Decides about one replica.
-pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> Decision {
+pub(super) fn decide(
+    seen: &Observed,
+    backends: &Registry,
+    objects: &dyn Objects,
+    now: Timestamp,
+) -> Decision {
     let layout = Layout::of(&seen.set.object);
     let mut plan = Plan::default();
     let set_owner = owner::of_set(&seen.set.object);
@@ -97,7 +102,7 @@ pub(super) fn decide(seen: &Observed, backends: &Registry, now: Timestamp) -> De
     }
     let gangs = gangs(&layout, seen);
     for place in &gangs {
-        wanted.gang(&layout, place, backends, now);
+        wanted.gang(&layout, place, (backends, objects), now);
     }
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
@@ -187,17 +192,27 @@ impl Wanted<'_> {
         &mut self,
         layout: &Layout<'_>,
         place: &layout::Gang<'_>,
-        backends: &Registry,
+        (backends, objects): (&Registry, &dyn Objects),
         now: Timestamp,
     ) {
         let none = Vec::new();
         let pods = |clique: &str| self.seen.pods.get(clique).unwrap_or(&none);
+        let live = self.seen.gangs.get(&place.name);
+        let minimum_first = live.is_some_and(|live| {
+            backends.for_gang(&live.object).handling(&live.object, objects).minimum_first
+        });
         let member = |name: &str| {
             let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
-            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            let mut wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            if minimum_first {
+                let mut members = place.cliques.iter();
+                let minimum =
+                    members.find(|one| one.name == name).map(layout::Clique::min_available);
+                let minimum = minimum.and_then(|minimum| u32::try_from(minimum).ok());
+                wanted = minimum.map_or(wanted, |minimum| wanted.min(minimum));
+            }
             Some(Member { wanted, pods: pods(name) })
         };
-        let live = self.seen.gangs.get(&place.name);
         let pending = live.is_some_and(|live| {
             let state = gang::initialization(&place.name, &live.object.spec, member);
             state == Initialization::PodsPending && !gang::is_initialized(&live.object)

@@ -54,7 +54,13 @@ pub const DOMAINS: Kind =
     Kind::new("ComputeDomain", "apis/resource.nvidia.com/v1beta1", "computedomains");
 /// Groups of the scheduler of Kubernetes.
 pub const KUBE_GROUPS: Kind = Kind::new("PodGroup", "apis/scheduling.k8s.io/v1beta1", "podgroups");
-/// The same in 1.36.
+/// Groups of such groups.
+pub const KUBE_COMPOSITES: Kind =
+    Kind::new("CompositePodGroup", "apis/scheduling.k8s.io/v1alpha3", "compositepodgroups");
+/// What describes the groups of a gang.
+pub const KUBE_WORKLOADS: Kind =
+    Kind::new("Workload", "apis/scheduling.k8s.io/v1beta1", "workloads");
+/// Groups in 1.36.
 pub const KUBE_GROUPS_1_36: Kind =
     Kind::new("PodGroup", "apis/scheduling.k8s.io/v1alpha2", "podgroups");
 /// Groups of the KAI scheduler.

@@ -116,19 +116,23 @@ fn note(namespaces: &Namespaces, kind: Kind, object: Value, gone: bool) {
     });
 }
 
-async fn follow(client: Client, namespaces: Namespaces, kind: Kind, version: String) {
-    let path = format!("{}?watch=true&resourceVersion={version}", kind.everywhere());
-    let request = Request::get(path).body(Vec::new()).unwrap();
-    let events = client.request_events::<Value>(request).await.unwrap();
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.try_next().await.unwrap() {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                note(&namespaces, kind, object, false);
-            }
-            WatchEvent::Deleted(object) => note(&namespaces, kind, object, true),
-            WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(status) => panic!("watch of {}: {status:?}", kind.plural),
+/// Follows a kind. Whoever reads too slowly is cut off by the API server, and goes on from there.
+async fn follow(client: Client, namespaces: Namespaces, kind: Kind, mut version: String) {
+    loop {
+        let path = format!("{}?watch=true&resourceVersion={version}", kind.everywhere());
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        // Without the API server there is nothing to follow.
+        let Ok(events) = client.request_events::<Value>(request).await else { return };
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.try_next().await.unwrap() {
+            let (object, gone) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                WatchEvent::Deleted(object) => (object, true),
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(status) => panic!("watch of {}: {status:?}", kind.plural),
+            };
+            text(&object["metadata"]["resourceVersion"]).clone_into(&mut version);
+            note(&namespaces, kind, object, gone);
         }
     }
 }

@@ -31,23 +31,19 @@ fn serve() -> PodGang {
     })
 }
 
-fn set(cliques: &[(i32, i32)]) -> PodCliqueSet {
-    let cliques: Vec<Value> = cliques
-        .iter()
-        .map(|(replicas, min)| json!({ "spec": { "replicas": replicas, "minAvailable": min } }))
-        .collect();
-    serde_json::from_value(json!({ "spec": { "template": { "cliques": cliques } } })).unwrap()
+fn outcome(gang: &PodGang, api: Api, objects: &Given) -> Result<Vec<Write>, BackendError> {
+    plan(&Gang { object: gang, set: None, released: true, objects }, api)
 }
 
-fn planned(gang: &PodGang, set: Option<&PodCliqueSet>, api: Api, objects: &Given) -> Vec<Write> {
-    plan(&Gang { object: gang, set, objects }, api).unwrap()
+fn planned(gang: &PodGang, api: Api, objects: &Given) -> Vec<Write> {
+    outcome(gang, api, objects).unwrap()
 }
 
 /// Everything that is created until there is nothing left to do, as `kind name`, and the bodies.
-fn settled(gang: &PodGang, set: Option<&PodCliqueSet>, api: Api) -> (Given, Vec<(String, Value)>) {
+fn settled(gang: &PodGang, api: Api) -> (Given, Vec<(String, Value)>) {
     let (mut objects, mut made) = (Given::default(), Vec::new());
     loop {
-        let writes = planned(gang, set, api, &objects);
+        let writes = planned(gang, api, &objects);
         if writes.is_empty() {
             return (objects, made);
         }
@@ -65,7 +61,7 @@ fn names(made: &[(String, Value)]) -> Vec<&str> {
 
 #[test]
 fn several_members_are_a_tree_made_from_the_workload_to_the_root() {
-    let (_, made) = settled(&serve(), None, Api::Composite);
+    let (_, made) = settled(&serve(), Api::Composite);
     insta::assert_json_snapshot!(made);
 }
 
@@ -75,7 +71,7 @@ fn one_member_needs_no_tree() {
         gang["spec"]["topologyConstraint"] = json!({ "packConstraint": { "required": "zone" } });
     });
     for api in [Api::V1alpha2, Api::V1beta1, Api::Composite] {
-        let (_, made) = settled(&alone, None, api);
+        let (_, made) = settled(&alone, api);
         assert_eq!(names(&made), ["Workload serve-0", "PodGroup serve-0-worker"], "{api:?}");
         let spec = &made[1].1["spec"];
         assert_eq!(spec["schedulingPolicy"], json!({ "gang": { "minCount": 3 } }));
@@ -84,28 +80,46 @@ fn one_member_needs_no_tree() {
 }
 
 #[test]
-fn without_composites_one_group_holds_all_if_every_pod_counts() {
+fn without_composites_one_group_has_all_minima_and_another_one_all_further_pods() {
     let two = gang(&[("serve-0-leader", 1), ("serve-0-worker", 3)], |_| {});
-    let whole = set(&[(1, 1), (3, 3)]);
     for api in [Api::V1alpha2, Api::V1beta1] {
-        let (_, made) = settled(&two, Some(&whole), api);
-        assert_eq!(names(&made), ["Workload serve-0", "PodGroup serve-0"], "{api:?}");
-        assert_eq!(made[1].1["spec"]["schedulingPolicy"], json!({ "gang": { "minCount": 4 } }));
-    }
-    let part = set(&[(1, 1), (4, 3)]);
-    let (_, made) = settled(&two, Some(&part), Api::V1beta1);
-    let each = ["Workload serve-0", "PodGroup serve-0-leader", "PodGroup serve-0-worker"];
-    assert_eq!(names(&made), each);
+        let (objects, made) = settled(&two, api);
+        let expected = ["Workload serve-0", "PodGroup serve-0", "PodGroup serve-0-extra"];
+        assert_eq!(names(&made), expected, "{api:?}");
+        let policy = |index: usize| made[index].1["spec"]["schedulingPolicy"].clone();
+        assert_eq!(policy(1), json!({ "gang": { "minCount": 4 } }));
+        assert_eq!(policy(2), json!({ "basic": {} }));
+        let described = made[0].1["spec"]["podGroupTemplates"].as_array().unwrap();
+        let described: Vec<_> = described.iter().map(|one| one["name"].clone()).collect();
+        assert_eq!(described, ["serve-0", "serve-0-extra"], "1.36 looks for them");
 
-    for (begun, changed) in [(&whole, &part), (&part, &whole)] {
-        let (objects, _) = settled(&two, Some(begun), Api::V1beta1);
-        assert_eq!(planned(&two, Some(changed), Api::V1beta1, &objects), [], "pods stay in groups");
+        // Pods cannot change their group, so a cluster that learns composites changes nothing.
+        if api == Api::V1beta1 {
+            assert_eq!(planned(&two, Api::Composite, &objects), []);
+        }
     }
+    let (objects, _) = settled(&two, Api::Composite);
+    assert_eq!(planned(&two, Api::V1beta1, &objects), [], "nor does one that forgets them");
+}
+
+#[test]
+fn the_root_of_a_tree_waits_until_the_pods_are_released() {
+    let (everything, _) = settled(&serve(), Api::Composite);
+    let mut objects = everything;
+    objects.objects.retain(|(resource, _), _| *resource != composites());
+    let told = |released| {
+        let serve = serve();
+        let gang = Gang { object: &serve, set: None, released, objects: &objects };
+        let writes = plan(&gang, Api::Composite).unwrap();
+        writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(false), [] as [&str; 0]);
+    assert_eq!(told(true), ["serve-0"]);
 }
 
 #[test]
 fn groups_of_1_36_are_said_in_its_words() {
-    let (_, made) = settled(&gang(&[("serve-0-worker", 3)], |_| {}), None, Api::V1alpha2);
+    let (_, made) = settled(&gang(&[("serve-0-worker", 3)], |_| {}), Api::V1alpha2);
     insta::assert_json_snapshot!(made);
 }
 
@@ -124,7 +138,7 @@ fn constraint_groups_are_composites_below_the_root_and_optional_members_stand_be
             "topologyConstraint": { "packConstraint": { "required": "rack" } },
         }]);
     });
-    let (_, made) = settled(&nested, None, Api::Composite);
+    let (_, made) = settled(&nested, Api::Composite);
     let expected = [
         "Workload serve-0",
         "PodGroup serve-0-router",
@@ -147,40 +161,78 @@ fn constraint_groups_are_composites_below_the_root_and_optional_members_stand_be
 }
 
 #[test]
-fn another_minimum_changes_the_group_where_that_is_possible() {
+fn another_minimum_changes_the_group_and_its_template_where_that_is_possible() {
     let members = |min| gang(&[("serve-0-a", 1), ("serve-0-b", min)], |_| {});
-    let (objects, _) = settled(&members(3), None, Api::Composite);
-    let writes = planned(&members(2), None, Api::Composite, &objects);
-    assert_eq!(writes.len(), 1);
-    let Verb::Merge { patch, .. } = &writes[0].verb else { panic!("not patched") };
-    let min = json!({ "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } } } });
-    assert_eq!(*patch, min);
+    let minimum = |min: i32| json!({ "gang": { "minCount": min } });
+    let (objects, made) = settled(&members(3), Api::Composite);
+    let writes = planned(&members(2), Api::Composite, &objects);
+    let patches: Vec<_> = writes
+        .iter()
+        .map(|write| {
+            let Verb::Merge { patch, .. } = &write.verb else { panic!("not patched: {write:?}") };
+            (&*write.resource.kind, patch)
+        })
+        .collect();
+    let mut templates = made[0].1["spec"]["compositePodGroupTemplates"].clone();
+    templates[0]["podGroupTemplates"][1]["schedulingPolicy"] = minimum(2);
+    let of_workload = json!({ "spec": { "compositePodGroupTemplates": templates } });
+    let of_group = json!({ "spec": { "schedulingPolicy": minimum(2) } });
+    assert_eq!(patches, [("Workload", &of_workload), ("PodGroup", &of_group)]);
 
-    let (objects, _) = settled(&members(3), None, Api::V1alpha2);
-    assert_eq!(planned(&members(2), None, Api::V1alpha2, &objects), [], "it cannot be changed");
+    let (objects, _) = settled(&members(3), Api::V1beta1);
+    let writes = planned(&members(2), Api::V1beta1, &objects);
+    assert_eq!(writes.len(), 2, "the template and the group with all minima");
+
+    let (objects, _) = settled(&members(3), Api::V1alpha2);
+    let error = outcome(&members(2), Api::V1alpha2, &objects).unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("MinimumOutOfSync", Class::Invalid));
+    let said =
+        "PodGroup ns-1/serve-0: spec.schedulingPolicy.gang.minCount cannot be changed to \"3\"";
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[test]
+fn what_cannot_be_changed_of_a_group_is_said_to_be_another() {
+    type Change = fn(&mut PodGang);
+    let (objects, _) = settled(&serve(), Api::Composite);
+    let differing: [(&str, Change); 2] = [
+        ("TopologyOutOfSync", |gang| gang.spec.pod_groups[1].topology_constraint = None),
+        ("PriorityOutOfSync", |gang| gang.spec.priority_class_name = Some("low".to_owned())),
+    ];
+    for (reason, change) in differing {
+        let mut gang = serve();
+        change(&mut gang);
+        let error = outcome(&gang, Api::Composite, &objects).unwrap_err();
+        assert_eq!((error.reason(), error.class()), (reason, Class::Invalid), "{error}");
+    }
 }
 
 #[test]
 fn a_composite_is_replaced_when_its_groups_are_others() {
-    let (objects, _) = settled(&serve(), None, Api::Composite);
+    let (objects, _) = settled(&serve(), Api::Composite);
     let more = [("serve-0-leader", 1), ("serve-0-worker", 3), ("serve-0-new", 1)];
-    let writes = planned(&gang(&more, |_| {}), None, Api::Composite, &objects);
+    let writes = planned(&gang(&more, |_| {}), Api::Composite, &objects);
     let told: Vec<_> = writes
         .iter()
         .map(|write| format!("{} {} {}", write.verb.as_str(), write.resource.kind, write.key.name))
         .collect();
-    assert_eq!(told, ["create PodGroup serve-0-new", "delete CompositePodGroup serve-0"]);
+    let expected = [
+        "merge-patch Workload serve-0",
+        "create PodGroup serve-0-new",
+        "delete CompositePodGroup serve-0",
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]
 fn what_the_server_dropped_or_still_holds_is_noticed() {
     let broken = |change: fn(&mut Value)| {
-        let (objects, made) = settled(&serve(), None, Api::Composite);
+        let (objects, made) = settled(&serve(), Api::Composite);
         let (_, group) = made.iter().find(|(name, _)| name == "PodGroup serve-0-leader").unwrap();
         let mut group = group.clone();
         change(&mut group);
         let objects = objects.with(Api::Composite.pod_groups(), group);
-        plan(&Gang { object: &serve(), set: None, objects: &objects }, Api::Composite).unwrap_err()
+        outcome(&serve(), Api::Composite, &objects).unwrap_err()
     };
     let error = broken(|group| group["spec"]["parentCompositePodGroupName"] = Value::Null);
     assert_eq!((error.reason(), error.class()), ("FieldDropped", Class::Invalid));
@@ -194,32 +246,16 @@ fn what_the_server_dropped_or_still_holds_is_noticed() {
 }
 
 #[test]
-fn many_members_share_templates_and_too_many_kinds_are_refused() {
-    let many = |min: fn(i32) -> i32| -> PodGang {
-        let names: Vec<(String, i32)> =
-            (0..12).map(|index| (format!("serve-0-m{index}"), min(index))).collect();
-        let members: Vec<_> = names.iter().map(|(name, min)| (name.as_str(), *min)).collect();
-        gang(&members, |_| {})
-    };
-    let (_, made) = settled(&many(|index| 1 + index % 2), None, Api::Composite);
-    let root = &made[0].1["spec"]["compositePodGroupTemplates"][0];
-    assert_eq!(root["podGroupTemplates"].as_array().unwrap().len(), 2);
-    assert_eq!(made.len(), 1 + 12 + 1);
-
-    let objects = Given::default();
-    let different = many(|index| 1 + index);
-    let handed = Gang { object: &different, set: None, objects: &objects };
-    let error = plan(&handed, Api::Composite).unwrap_err();
-    assert_eq!(error.reason(), "TooManyGroups");
-}
-
-#[test]
-fn names_of_templates_are_short_and_differ() {
-    assert_eq!(safe("serve-0-worker"), "serve-0-worker");
-    let long = "a".repeat(70);
-    for name in [long.as_str(), "with.dots", &format!("{long}b")] {
-        let safe = safe(name);
-        assert!(safe.len() <= LABEL_LENGTH && !safe.contains('.'), "{safe}");
+fn what_is_in_the_way_is_left_alone_and_named() {
+    let (objects, made) = settled(&serve(), Api::Composite);
+    for (resource, index) in [(Api::Composite.pod_groups(), 1), (composites(), 3)] {
+        let mut foreign = made[index].1.clone();
+        foreign["metadata"]["ownerReferences"] = json!([]);
+        let name = &foreign["metadata"]["name"].as_str().unwrap().to_owned();
+        let mut objects = Given { objects: objects.objects.clone(), ..Given::default() };
+        objects = objects.with(resource, foreign);
+        let error = outcome(&serve(), Api::Composite, &objects).unwrap_err();
+        let said = format!("ns-1/{name} is not owned by PodGang ns-1/serve-0");
+        assert!(error.to_string().contains(&said), "{error}");
     }
-    assert_ne!(safe(&long), safe(&format!("{long}b")));
 }

@@ -38,7 +38,7 @@ fn stored(name: &str, uid: &str) -> Value {
 
 fn writes_for(objects: &Given, wanted: Vec<Value>) -> Result<Vec<Write>, Refused> {
     let gang = gang();
-    let gang = Gang { object: &gang, set: None, objects };
+    let gang = Gang { object: &gang, set: None, released: false, objects };
     writes("crew", &[CREWS], &gang, wanted)
 }
 
@@ -156,7 +156,7 @@ fn pods_get_the_name_of_the_scheduler_and_what_the_patch_adds() {
         "spec": { "priority": 7, "schedulingGates": [{ "name": "theirs" }] },
     });
     let mut pod = draft();
-    preparation("crew", &draft(), Some(patch)).unwrap().apply(&mut pod);
+    preparation("crew", &draft(), Some(patch)).unwrap().apply(0, &mut pod);
     assert_eq!(pod["spec"]["schedulerName"], "crew");
     assert_eq!(pod["spec"]["priority"], 7);
     assert_eq!(pod["metadata"]["annotations"]["a"], "b");
@@ -164,7 +164,7 @@ fn pods_get_the_name_of_the_scheduler_and_what_the_patch_adds() {
     assert_eq!(pod["spec"]["schedulingGates"].as_array().unwrap().len(), 2, "{pod}");
 
     let mut pod = draft();
-    preparation("crew", &draft(), None).unwrap().apply(&mut pod);
+    preparation("crew", &draft(), None).unwrap().apply(0, &mut pod);
     assert_eq!(pod["spec"]["schedulerName"], "crew");
 }
 

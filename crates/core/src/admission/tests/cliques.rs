@@ -231,6 +231,28 @@ fn one_enabled_scheduler_is_responsible_for_all_cliques() {
 }
 
 #[test]
+fn with_the_scheduler_of_kubernetes_alone_nobody_else_can_be_named() {
+    let alone =
+        Context { enabled_schedulers: ["default-scheduler".to_owned()].into(), ..context() };
+    let cases: [(Change, bool); 3] = [
+        (|_| {}, true),
+        (|s| router(s)["spec"]["podSpec"]["schedulerName"] = json!("default-scheduler"), true),
+        (
+            |s| {
+                for index in [0, 1, 2] {
+                    let spec = &mut template(s)["cliques"][index]["spec"]["podSpec"];
+                    spec["schedulerName"] = json!("kai-scheduler");
+                }
+            },
+            false,
+        ),
+    ];
+    for (change, admitted) in cases {
+        assert_eq!(create_in(&alone, change).is_allowed(), admitted, "{}", changed(change));
+    }
+}
+
+#[test]
 fn dependencies_are_checked_for_explicit_start_order_only() {
     let broken: Change = |s| {
         router(s)["spec"]["startsAfter"] = json!(["", "router", "ghost", "leader", "leader"]);

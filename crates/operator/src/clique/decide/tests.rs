@@ -14,7 +14,12 @@ static PREPARATION: LazyLock<Result<Preparation, ReconcileError>> =
     LazyLock::new(|| Ok(Preparation::merge(json!({ "spec": { "schedulerName": "kai" } }))));
 
 fn setup() -> Setup<'static> {
-    Setup { preparation: &PREPARATION, init_image: Some("initc:1") }
+    Setup {
+        preparation: &PREPARATION,
+        init_image: Some("initc:1"),
+        surplus: Surplus::default(),
+        ungate_first: false,
+    }
 }
 
 fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Place {
@@ -82,10 +87,10 @@ fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
 
 #[test]
 fn the_scheduler_sees_a_draft_only_when_pods_are_missing() {
-    let draft_of_missing = draft(&observed(unchanged(), pods(&["p"]))).unwrap();
+    let draft_of_missing = draft(&observed(unchanged(), pods(&["p"])), Surplus::default()).unwrap();
     assert_eq!(draft_of_missing["spec"]["schedulingGates"][0]["name"], finalizers::SCHEDULING_GATE);
     assert_eq!(draft_of_missing["metadata"]["labels"]["grove.io/podgang"], "x-0");
-    assert_eq!(draft(&observed(unchanged(), pods(&["p", "q"]))), None);
+    assert_eq!(draft(&observed(unchanged(), pods(&["p", "q"])), Surplus::default()), None);
 }
 
 #[test]
@@ -107,6 +112,42 @@ fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
 
     assert_eq!(decision.plan, Plan::default());
     assert!(decision.waits && decision.problem.is_none());
+}
+
+#[test]
+fn pods_above_the_minimum_are_held_until_they_may_come() {
+    let wants_four = || changed(clique(), |clique| clique["spec"]["replicas"] = 4.into());
+    let held = Surplus { held_from: Some(2), kept_below: 0 };
+    let hosts = |pods: Vec<Arc<Pod>>, surplus| {
+        let seen = observed(wants_four(), pods);
+        let decision = decide(&seen, Setup { surplus, ..setup() });
+        let hosts: Vec<_> = (decision.plan.writes().iter())
+            .map(|write| match &write.verb {
+                Verb::Create { body } => body["spec"]["hostname"].as_str().unwrap().to_owned(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(draft(&seen, surplus).is_some(), !hosts.is_empty());
+        (hosts, decision.waits)
+    };
+    let hosts_of =
+        |indices: &[u32]| indices.iter().map(|i| format!("x-0-a-{i}")).collect::<Vec<_>>();
+    assert_eq!(hosts(Vec::new(), held), (hosts_of(&[0, 1]), true));
+    let third = || vec![Arc::new(read(&pod("p", 2)))];
+    assert_eq!(hosts(third(), held), (hosts_of(&[0, 1]), true), "whatever is there above");
+    assert_eq!(hosts(third(), Surplus::default()).0, hosts_of(&[0, 1, 3]));
+}
+
+#[test]
+fn a_gated_pod_that_would_block_others_loses_its_gate_before_it_goes() {
+    let one = || changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
+    let told = |ungate_first| {
+        let decision =
+            decide(&observed(one(), pods(&["p", "q"])), Setup { ungate_first, ..setup() });
+        lines(&decision.plan)
+    };
+    assert_eq!(told(false), ["delete ns/p"]);
+    assert_eq!(told(true), ["json-patch ns/p", "delete ns/p"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use grove_api::PodCliqueSet;
 use grove_api::condition::pod_gang as reasons;
+use grove_backends::Cached;
 use grove_runtime::write::Verb;
 use serde_json::json;
 
@@ -44,7 +45,7 @@ fn backends() -> Registry {
 }
 
 fn decided(seen: &Observed) -> Plan {
-    let Decision { plan, refused, .. } = decide(seen, &backends(), now());
+    let Decision { plan, refused, .. } = decide(seen, &backends(), &Cached::default(), now());
     assert!(refused.is_none(), "{refused:?}");
     plan
 }
@@ -131,7 +132,7 @@ const ROUTER: [(&str, &str, &str, &str); 2] = [
 fn a_replica_that_lost_its_minimum_for_too_long_goes_what_was_well_first() {
     let seen = with_conditions(&ROUTER);
 
-    let Decision { plan, terminates, .. } = decide(&seen, &backends(), now());
+    let Decision { plan, terminates, .. } = decide(&seen, &backends(), &Cached::default(), now());
 
     assert!(terminates);
     assert_eq!(
@@ -148,13 +149,13 @@ fn a_replica_that_lost_its_minimum_for_too_long_goes_what_was_well_first() {
 #[test]
 fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
     let early = "2025-12-31T15:59:59Z".parse().unwrap();
-    let before = decide(&with_conditions(&ROUTER), &backends(), early);
+    let before = decide(&with_conditions(&ROUTER), &backends(), &Cached::default(), early);
     assert!(!before.terminates);
     assert_eq!(before.deadline, now().checked_sub(jiff::SignedDuration::from_hours(8)).ok());
 
     let mut anew = with_conditions(&ROUTER);
     anew.cliques.remove("demo-0-router");
-    assert!(!decide(&anew, &backends(), now()).terminates);
+    assert!(!decide(&anew, &backends(), &Cached::default(), now()).terminates);
 }
 
 #[test]
@@ -164,10 +165,10 @@ fn a_termination_that_was_interrupted_goes_on() {
     let rows = |flag| [ROUTER[0], ROUTER[1], flag];
     let early = "2025-12-31T13:00:00Z".parse().unwrap();
     let unfinished = with_conditions(&rows(flag(later)));
-    assert!(decide(&unfinished, &backends(), early).terminates);
+    assert!(decide(&unfinished, &backends(), &Cached::default(), early).terminates);
     // It was made anew, was up, and is lost again: that is another story.
     let another = with_conditions(&rows(flag("2025-12-31T10:00:00Z")));
-    assert!(!decide(&another, &backends(), early).terminates);
+    assert!(!decide(&another, &backends(), &Cached::default(), early).terminates);
 }
 
 #[test]
@@ -297,7 +298,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
     other.metadata.uid = Some("a later life".to_owned());
     seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
-    let error = decide(&seen, &backends(), now()).refused.unwrap();
+    let error = decide(&seen, &backends(), &Cached::default(), now()).refused.unwrap();
 
     assert_eq!(
         error.to_string(),

@@ -1,0 +1,165 @@
+//! What the scheduler of Kubernetes cannot do for a set, as the cluster is: told when a set is admitted if
+//! it would run otherwise than it asks for, and in a condition of those that are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api::PodCliqueSet;
+use grove_api::topology_constraint::TopologyConstraint;
+use grove_core::gang::pod_gang;
+use grove_core::layout::{Layout, min_available};
+
+use super::NAME;
+use super::api::Api;
+use super::shape::{Form, TEMPLATES};
+use crate::contract::{Limit, Objects};
+
+const COMPOSITES: &str = "enable the feature gates TopologyAwareWorkloadScheduling and CompositePodGroup \
+                          and the API version scheduling.k8s.io/v1alpha3";
+
+/// Whether gangs of a set can be told to the scheduler. What existed before is not refused.
+pub(super) fn judge(
+    set: &PodCliqueSet,
+    old: Option<&PodCliqueSet>,
+    objects: &dyn Objects,
+) -> Result<(), String> {
+    one_priority(set)?;
+    let Some(api) = Api::served(objects).filter(|_| old.is_none()) else { return Ok(()) };
+    let lost = lost_levels(set, api, objects);
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: the scheduler keeps one required topology level of a gang without CompositePodGroups, that \
+         of spec.template.topologyConstraint: remove the others, or {COMPOSITES}",
+        lost.join(", ")
+    ))
+}
+
+/// Groups have one priority, and so must all pods of a set.
+fn one_priority(set: &PodCliqueSet) -> Result<(), String> {
+    let template = &set.spec.template;
+    let of_set = template.priority_class_name.as_deref().filter(|name| !name.is_empty());
+    let of_cliques = template.cliques.iter().map(|one| one.spec.pod_spec.priority_class_name());
+    let classes: BTreeSet<Option<&str>> =
+        of_cliques.map(|class| class.or(of_set)).chain(of_set.map(Some)).collect();
+    if classes.len() <= 1 {
+        return Ok(());
+    }
+    let classes: Vec<_> = classes.iter().map(|one| format!("{:?}", one.unwrap_or(""))).collect();
+    Err(format!(
+        "gang scheduling needs one priority for all pods, and the cliques have {}: set \
+         spec.template.priorityClassName only, or the same podSpec.priorityClassName everywhere",
+        classes.join(", ")
+    ))
+}
+
+/// What is done for a set only in part.
+pub(super) fn limits(
+    set: &PodCliqueSet,
+    objects: &dyn Objects,
+    gang_scheduling: bool,
+) -> Vec<Limit> {
+    let constraints = constraints(set);
+    let Some(api) = Api::served(objects).filter(|_| gang_scheduling) else {
+        let not_served = gang_scheduling.then(|| Limit {
+            reason: "GangSchedulingNotServed",
+            message: "gangScheduling is on, but the API server serves no PodGroups of \
+                      scheduling.k8s.io (v1beta1, or v1alpha2 of 1.36): enable the feature gate \
+                      GenericWorkload and the API version. Pods are let go together and may be \
+                      placed one by one"
+                .to_owned(),
+        });
+        let ignored = (!constraints.is_empty()).then(|| Limit {
+            reason: "TopologyIgnored",
+            message: format!(
+                "{}: the scheduler knows places in the topology only with gangScheduling: true in \
+                 the profile {NAME:?}",
+                fields(&constraints)
+            ),
+        });
+        return not_served.into_iter().chain(ignored).collect();
+    };
+    let mut limits = Vec::new();
+    let form = form(set, api, objects);
+    if form == Form::Flat && api == Api::Composite {
+        let message = format!(
+            "spec.template.cliques: a Workload describes at most {TEMPLATES} different groups side by \
+             side, in at most {TEMPLATES} parts, and these are more: one group has the minima of all of \
+             them. Give some cliques the same minAvailable"
+        );
+        limits.push(Limit { reason: "TooManyGroups", message });
+    }
+    let lost = lost_levels(set, api, objects);
+    if !lost.is_empty() {
+        let message = format!(
+            "{}: not enforced, because the API server serves no CompositePodGroups: {COMPOSITES}",
+            lost.join(", ")
+        );
+        limits.push(Limit { reason: "TopologyPartiallyEnforced", message });
+    }
+    let whole = set.spec.template.topology_constraint.as_ref();
+    let mut cliques = set.spec.template.cliques.iter();
+    let surplus = cliques.any(|clique| clique.spec.replicas > min_available(clique));
+    if form == Form::Flat && surplus && whole.is_some_and(is_required) {
+        let message = format!(
+            "spec.template.topologyConstraint: pods above minAvailable are packed apart from the \
+             others, because the API server serves no CompositePodGroups: {COMPOSITES}"
+        );
+        limits.push(Limit { reason: "TopologyPartiallyEnforced", message });
+    }
+    let preferred: Vec<_> =
+        constraints.into_iter().filter(|(_, constraint)| prefers(constraint)).collect();
+    if !preferred.is_empty() {
+        let message = format!("{}: the scheduler knows no preferred level", fields(&preferred));
+        limits.push(Limit { reason: "PreferredTopologyIgnored", message });
+    }
+    limits
+}
+
+/// How the gangs of a set would be told now. The base gang has every member that another gang has.
+fn form(set: &PodCliqueSet, api: Api, objects: &dyn Objects) -> Form {
+    let layout = Layout::of(set);
+    let base = pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), NAME, None);
+    Form::of(&base, api, objects)
+}
+
+/// The required levels below that of the set that one group for a whole gang cannot have.
+fn lost_levels(set: &PodCliqueSet, api: Api, objects: &dyn Objects) -> Vec<String> {
+    if form(set, api, objects) != Form::Flat {
+        return Vec::new();
+    }
+    let below = constraints(set).into_iter().filter(|(field, _)| field.contains('['));
+    below.filter(|(_, constraint)| is_required(constraint)).map(|(field, _)| field).collect()
+}
+
+/// All constraints of a set, with their fields.
+fn constraints(set: &PodCliqueSet) -> Vec<(String, &TopologyConstraint)> {
+    let template = &set.spec.template;
+    let whole = template.topology_constraint.as_ref();
+    let cliques = template.cliques.iter().enumerate().filter_map(|(index, clique)| {
+        Some((format!("cliques[{index}]"), clique.topology_constraint.as_ref()?))
+    });
+    let groups = template.pod_clique_scaling_groups.iter().enumerate();
+    let groups = groups.filter_map(|(index, group)| {
+        Some((format!("podCliqueScalingGroups[{index}]"), group.topology_constraint.as_ref()?))
+    });
+    let below = cliques.chain(groups);
+    let below = below.map(|(field, constraint)| {
+        (format!("spec.template.{field}.topologyConstraint"), constraint)
+    });
+    let whole = whole.map(|one| ("spec.template.topologyConstraint".to_owned(), one));
+    whole.into_iter().chain(below).collect()
+}
+
+fn fields(constraints: &[(String, &TopologyConstraint)]) -> String {
+    constraints.iter().map(|(field, _)| field.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn is_required(constraint: &TopologyConstraint) -> bool {
+    let pack = constraint.pack.as_ref().and_then(|pack| pack.required.as_ref());
+    constraint.pack_domain.is_some() || pack.is_some()
+}
+
+fn prefers(constraint: &TopologyConstraint) -> bool {
+    constraint.pack.as_ref().is_some_and(|pack| pack.preferred.is_some())
+}

@@ -1,0 +1,140 @@
+//! What holds wherever the scheduler knows gangs.
+
+use serde_json::Value;
+
+use super::{Room, bound, ever_bound, groups_of, is_refused, until_bound, until_refused};
+use crate::support::bench::{Bench, rules, scale};
+use crate::support::kinds::{CLIQUES, PODS, SETS};
+use crate::support::mirror::{Namespace, condition, text};
+use crate::support::sets::{group, set, with_replicas};
+
+rules! {
+    "a gang of cliques and a group is placed whole, and scaled gangs apart": whole,
+    "of ten gangs with room for five exactly five are placed": ten,
+    "minima come first, and pods above them as far as there is room": surplus,
+    "a waiting pod that is deleted is replaced and holds nobody up": replaced,
+}
+
+async fn whole(bench: Bench, namespace: Namespace) {
+    let room = Room::new(bench, &namespace, 3).await;
+    let cliques =
+        [room.clique("router", 1, 1), room.clique("leader", 1, 1), room.clique("worker", 3, 2)];
+    let groups = [group("decode", &["leader", "worker"], 2, 1)];
+    namespace.create(SETS, &set("x", &cliques, &groups)).await;
+    let base = ["x-0-router", "x-0-decode-0-leader", "x-0-decode-0-worker"];
+    let scaled = ["x-0-decode-1-leader", "x-0-decode-1-worker"];
+    let refused = |members: [&'static str; 2], flat: &'static str| {
+        let namespace = namespace.clone();
+        async move {
+            let what = format!("{flat} cannot be placed");
+            namespace
+                .until_is(&what, |state| {
+                    is_refused(state, flat) || members.iter().all(|one| is_refused(state, one))
+                })
+                .await;
+        }
+    };
+    refused([base[0], base[1]], "x-0").await;
+    assert_eq!(namespace.look(ever_bound), 0, "three of four places are not enough");
+
+    room.resize(&namespace, 4).await;
+    until_bound(&namespace, &[(base[0], 1), (base[1], 1), (base[2], 2)]).await;
+    refused(scaled, "x-0-decode-0").await;
+    let placed = namespace.look(|state| scaled.map(|clique| bound(state, clique)));
+    assert_eq!(placed, [0, 0], "a gang of its own");
+    let placed = namespace.look(|state| bound(state, base[2]));
+    assert_eq!(placed, 2, "the third is optional");
+
+    room.resize(&namespace, 8).await;
+    until_bound(&namespace, &[(base[2], 3), (scaled[0], 1), (scaled[1], 2)]).await;
+    assert_eq!(namespace.look(|state| first_bound(state, &base)), [1, 1, 2]);
+    let limits = condition(&namespace.object(SETS, "x"), "SchedulerLimits").clone();
+    assert_eq!(limits, Value::Null);
+}
+
+/// How many pods of each clique are among the first four that were placed.
+fn first_bound(state: &crate::support::mirror::State, cliques: &[&str; 3]) -> [usize; 3] {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut counts = [0; 3];
+    for (_, pod) in state.history.iter().filter(|(kind, _)| *kind == PODS) {
+        let owner = text(&pod["metadata"]["ownerReferences"][0]["name"]);
+        let Some(index) = cliques.iter().position(|clique| *clique == owner) else { continue };
+        if pod["spec"]["nodeName"].is_string() && seen.insert(super::uid(pod).to_owned()) {
+            counts[index] += 1;
+        }
+        if seen.len() == 4 {
+            break;
+        }
+    }
+    counts
+}
+
+async fn ten(bench: Bench, namespace: Namespace) {
+    let room = Room::new(bench, &namespace, 10).await;
+    let set = set("x", &[room.clique("a", 1, 1), room.clique("b", 1, 1)], &[]);
+    namespace.create(SETS, &with_replicas(set, 10)).await;
+    let replica = |index: usize| [format!("x-{index}-a"), format!("x-{index}-b")];
+    let placed = |state: &crate::support::mirror::State, number: usize| {
+        let has = |index: &usize| replica(*index).iter().all(|one| bound(state, one) == number);
+        (0..10).filter(has).count()
+    };
+    let refused = |state: &crate::support::mirror::State| {
+        let is = |index: &usize| {
+            is_refused(state, &format!("x-{index}"))
+                || replica(*index).iter().all(|group| is_refused(state, group))
+        };
+        (0..10).filter(is).count()
+    };
+    namespace
+        .until_is("five gangs are placed and five cannot be", |state| {
+            placed(state, 1) == 5 && refused(state) >= 5
+        })
+        .await;
+    assert_eq!(namespace.look(|state| placed(state, 0)), 5, "the others have nothing at all");
+}
+
+async fn surplus(bench: Bench, namespace: Namespace) {
+    let room = Room::new(bench, &namespace, 2).await;
+    // Whoever is placed first could take all the room.
+    let cliques = [room.clique("a", 3, 1), room.clique("b", 3, 1)];
+    namespace.create(SETS, &set("x", &cliques, &[])).await;
+    until_bound(&namespace, &[("x-0-a", 1), ("x-0-b", 1)]).await;
+    namespace
+        .until_is("all pods are there", |state| {
+            ["x-0-a", "x-0-b"].iter().all(|clique| state.pods_of(clique).len() == 3)
+        })
+        .await;
+    room.resize(&namespace, 6).await;
+    namespace.until_complete(6).await;
+
+    // The pods that count for the gang are the last to go.
+    scale(&namespace, CLIQUES, "x-0-a", 1).await;
+    namespace.until_complete(4).await;
+    let left = namespace.look(|state| state.pods_of("x-0-a"));
+    if groups_of(&namespace) == ["x-0"] {
+        assert_eq!(left.keys().next().unwrap(), "x-0-a-0");
+    }
+}
+
+async fn replaced(bench: Bench, namespace: Namespace) {
+    let room = Room::new(bench, &namespace, 2).await;
+    let cliques = [room.clique("a", 1, 1), room.clique("b", 2, 2)];
+    namespace.create(SETS, &set("x", &cliques, &[])).await;
+    namespace.until_is("the pods are there", |state| state.pods_of("x-0-b").len() == 2).await;
+    let groups = groups_of(&namespace);
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    until_refused(&namespace, &groups).await;
+    let (host, pod) = namespace.look(|state| state.pods_of("x-0-b")).pop_first().unwrap();
+    namespace.delete(PODS, text(&pod["metadata"]["name"])).await;
+    namespace
+        .until_is("it is replaced and let go", |state| {
+            let pods = state.pods_of("x-0-b");
+            pods.get(&host).is_some_and(|new| {
+                super::uid(new) != super::uid(&pod) && new["spec"]["schedulingGates"].is_null()
+            })
+        })
+        .await;
+    assert_eq!(namespace.look(ever_bound), 0);
+    room.resize(&namespace, 3).await;
+    namespace.until_complete(3).await;
+}
