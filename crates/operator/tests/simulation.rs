@@ -478,7 +478,8 @@ fn on_delete_changes_what_users_delete() {
 fn the_strategy_can_be_switched_in_the_middle_of_an_update() {
     fn images(cluster: &Cluster) -> Vec<String> {
         let pods = cluster.api.all("pods");
-        let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        let image =
+            |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
         let mut images: Vec<String> = pods.iter().map(image).collect();
         images.sort();
         images
@@ -615,6 +616,51 @@ fn pods_that_never_started_do_not_keep_an_update_from_replacing_them() {
         cluster.run(30).await;
         cluster.edit_set(|set| set["spec"]["template"]["cliques"][0]["annotations"] = json!({}));
         cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn a_pod_that_is_gone_before_it_was_seen_is_replaced() {
+    story(async {
+        let mut cluster = settled(&[100], small(1)).await;
+        cluster.edit_set(|set| set["spec"]["replicas"] = json!(2));
+        // Within the moment in which they are made, whatever the operator has heard of them by then.
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let names = |cluster: &Cluster| -> BTreeSet<String> {
+            cluster.api.all("pods").iter().map(name).collect()
+        };
+        let old = names(&cluster);
+        let mut gone = BTreeSet::new();
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+            for new in names(&cluster).difference(&old) {
+                if gone.insert(new.clone()) {
+                    cluster.api.delete("pods", new);
+                    cluster.api.remove_pod(new);
+                }
+            }
+            if gone.len() >= 8 {
+                break;
+            }
+        }
+        assert!(gone.len() >= 8, "{gone:?}");
+        cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn no_step_waits_for_a_fixed_time() {
+    story(async {
+        let mut cluster = Cluster::new(&[100]).await;
+        cluster.create(small(2));
+        let begin = cluster.now();
+        cluster.until_settled(60).await;
+        let deployed = cluster.now();
+        // Two pods one by one, and two replicas of a group, in each of two replicas.
+        cluster.set_image(None, "b");
+        cluster.until_settled(60).await;
+        let seconds = (deployed - begin, cluster.now() - deployed);
+        assert!(seconds.0 <= 5 && seconds.1 <= 10, "{seconds:?}");
     });
 }
 

@@ -76,7 +76,8 @@ fn only_a_group_that_was_healthy_and_is_not_recovering_can_lose_its_minimum() {
 fn a_clique_that_is_made_anew_in_a_complete_gang_has_to_recover() {
     let gang = |status: &str, second: i64| -> PodGang {
         let conditions = conditions(&[(INITIALIZED, "True", second)]);
-        let mut gang = json!({ "metadata": {}, "spec": {}, "status": { "conditions": conditions } });
+        let mut gang =
+            json!({ "metadata": {}, "spec": {}, "status": { "conditions": conditions } });
         gang["status"]["conditions"][0]["status"] = json!(status);
         serde_json::from_value(gang).unwrap()
     };

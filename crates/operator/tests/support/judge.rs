@@ -129,9 +129,9 @@ pub fn unsettled(all: &[&Value]) -> Option<String> {
         }
     }
     let cliques = of("PodClique").count();
-    let orphan = all.iter().find(|one| {
-        !owner(one).is_empty() && !all.iter().any(|other| uid(other) == owner(one))
-    });
+    let orphan = all
+        .iter()
+        .find(|one| !owner(one).is_empty() && !all.iter().any(|other| uid(other) == owner(one)));
     if let Some(orphan) = orphan {
         return Some(format!("{} {} has lost its owner", orphan["kind"], name(orphan)));
     }
@@ -177,11 +177,9 @@ fn cliques_of(set: &Value, all: &[&Value]) -> Result<usize, String> {
     for replica in 0..layout.replicas() {
         places.extend(layout.standalone_cliques(replica));
         for group in layout.groups() {
-            let live =
-                find("PodCliqueScalingGroup", &layout.scaling_group_name(replica, group))?;
+            let live = find("PodCliqueScalingGroup", &layout.scaling_group_name(replica, group))?;
             let replicas = u32::try_from(number(&live["spec"]["replicas"])).unwrap();
-            places
-                .extend((0..replicas).flat_map(|one| layout.member_cliques(replica, group, one)));
+            places.extend((0..replicas).flat_map(|one| layout.member_cliques(replica, group, one)));
         }
     }
     for place in &places {
