@@ -46,6 +46,9 @@ const ROLES: [&str; 2] = [
     include_str!("../../../deploy/schedulers/kubernetes.yaml"),
 ];
 
+/// Stories with deadlines of a few seconds; more at a time would make each of them late.
+const AT_ONCE: usize = 8;
+
 const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
 
 /// `scheduler` is the profile of the scheduler that sets get which name none; `groups` are the objects
@@ -65,7 +68,7 @@ async fn everything_changes(gates: Gates, scheduler: &str, groups: Option<Kind>)
     let later = changes::termination::prepare_for_later(&bench).await;
     let tables = [changes::updates::RULES, changes::termination::RULES];
     let cases = cases(&bench, tables.into_iter().flatten());
-    support::cases::run(cases).await.assert_none();
+    support::cases::run_at_once(AT_ONCE, cases).await.assert_none();
     let operator = changes::termination::over_the_deadline(&bench, later, operator, setup).await;
     operator.stop().await;
 }
