@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use grove_api::condition::Condition;
 use grove_api::condition::{
-    TRUE,
+    FALSE, TRUE,
     min_available::BREACHED,
     pod_clique::SCHEDULED,
     pod_clique_scaling_group::{GANG_TERMINATION_ACTIVE, GANG_TERMINATION_IN_PROGRESS},
+    pod_gang::INITIALIZED,
 };
 use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use jiff::Timestamp;
 
 use crate::admission::DEFAULT_TERMINATION_DELAY;
@@ -56,6 +57,16 @@ pub fn clique_will_be_breached_since(
 /// operator was restarted.
 pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Option<Timestamp> {
     clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
+}
+
+/// Since when a PodClique that was made anew has not had its minimum: its gang was complete before it was
+/// created, and it has not been well since.
+pub fn missed_since(clique: &PodClique, gang: &PodGang) -> Option<Timestamp> {
+    let gang = gang.status.as_ref()?;
+    let complete = since(get(&gang.conditions, INITIALIZED)?)?;
+    let created = created(&clique.metadata).filter(|created| *created > complete)?;
+    let stored = clique.status.as_ref().and_then(|status| get(&status.conditions, BREACHED));
+    stored.is_none_or(|breached| breached.status == TRUE).then_some(created)
 }
 
 /// A member of a group and its pods; nothing when it is not there.
@@ -104,6 +115,14 @@ pub fn in_progress_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
 fn since(condition: &Condition) -> Option<Timestamp> {
     let since = condition.last_transition_time.as_ref()?.0;
     (condition.status == TRUE).then_some(since)
+}
+
+/// Since when a scaling group has not had its minimum if it never had it. It was not healthy before an
+/// update, so it has lost nothing when it is not healthy after it.
+pub(crate) fn group_never_healthy_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
+    let breached = get(&group.status.as_ref()?.conditions, BREACHED)?;
+    let never = breached.status != FALSE && !is_later_value(breached, created(&group.metadata));
+    breached.last_transition_time.as_ref().filter(|_| never).map(|time| time.0)
 }
 
 /// Whether a condition has had another value before.

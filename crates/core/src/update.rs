@@ -83,6 +83,12 @@ pub fn whose_turn(set: &PodCliqueSet) -> Option<u32> {
     }
 }
 
+/// Whether replicas of a set take turns at the moment.
+pub fn is_under_way(set: &PodCliqueSet) -> bool {
+    let progress = set.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    progress.is_some_and(is_running)
+}
+
 fn turn(progress: &PodCliqueSetUpdateProgress) -> Turn {
     let current = progress.currently_updating.first();
     let current = current.filter(|current| current.update_ended_at.is_none());

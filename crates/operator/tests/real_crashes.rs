@@ -76,12 +76,7 @@ impl Phase {
             }
             "update" => {
                 let stored = namespace.object(SETS, "demo");
-                let mut cliques = stored["spec"]["template"]["cliques"].clone();
-                for clique in cliques.as_array_mut().unwrap() {
-                    clique["spec"]["podSpec"]["containers"][0]["image"] = json!("new");
-                }
-                let patch = json!({ "spec": { "template": { "cliques": cliques } } });
-                namespace.patch(SETS, "demo", patch).await;
+                namespace.patch(SETS, "demo", sets::new_image(&stored, None, "new")).await;
             }
             "scale in" => {
                 let targets = [

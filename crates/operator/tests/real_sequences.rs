@@ -1,5 +1,5 @@
-//! Anything, in any order, while the operator is killed again and again: at rest everything is what the
-//! sets say.
+//! Anything, in any order, while the operator is killed again and again: nothing is deleted without a
+//! reason on the way, and at rest everything is what the sets say.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,20 +10,24 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_runtime::clock::Clock;
 use grove_runtime::rng::Rng;
 use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{CLIQUES, GROUPS, Kind, PODS, SETS};
-use support::mirror::{Namespace, condition, name_of, send, text};
+use support::bench::health;
+use support::judge::{had_reason, is_ready, unsettled};
+use support::kinds::{CLIQUES, EVENTS, GROUPS, Kind, PODS, SETS};
+use support::mirror::{Mirror, Namespace, State, condition, name_of, send, text};
 use support::{Operator, Setup, World, sets};
 use tokio::task::JoinSet;
 use xtask::cluster::Kube;
 
 const SEQUENCES: u64 = 20;
-const EVENTS: usize = 8;
+const STEPS: usize = 8;
 /// Sequences that run at a time.
 const AT_ONCE: u64 = 5;
 
@@ -54,29 +58,9 @@ async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: u64) {
     insist(namespace, kind, &format!("{name}/scale"), &patch).await;
 }
 
-async fn set_image(namespace: &Namespace, image: &str) {
-    let mut cliques = namespace.object(SETS, "x")["spec"]["template"]["cliques"].clone();
-    for clique in cliques.as_array_mut().unwrap() {
-        clique["spec"]["podSpec"]["containers"][0]["image"] = image.into();
-    }
-    let patch = json!({ "spec": { "template": { "cliques": cliques } } });
-    insist(namespace, SETS, "x", &patch).await;
-}
-
-/// The containers of a pod fail for good, or are well again.
-async fn set_ready(namespace: &Namespace, pod: &Value, ready: bool) {
-    let mut conditions = pod["status"]["conditions"].clone();
-    for one in conditions.as_array_mut().unwrap() {
-        if one["type"] == "Ready" {
-            one["status"] = json!(if ready { "True" } else { "False" });
-        }
-    }
-    let ended = if ready { Value::Null } else { json!({ "exitCode": 1 }) };
-    let containers = json!([{ "name": "c", "ready": ready, "started": ready, "image": "busybox",
-        "imageID": "", "restartCount": 1, "lastState": { "terminated": ended } }]);
-    let status = json!({ "conditions": conditions, "containerStatuses": containers });
-    // It may be gone by now.
-    let status = json!({ "status": status });
+/// The containers of a pod fail for good, or are well again. It may be gone by now.
+async fn set_health(namespace: &Namespace, pod: &Value, is_well: bool) {
+    let status = health(pod, is_well);
     let _ = namespace.try_patch(PODS, &format!("{}/status", name_of(pod)), status).await;
 }
 
@@ -86,13 +70,52 @@ async fn delete(namespace: &Namespace, pod: &Value) {
     let _ = send(namespace.client(), Method::DELETE, &path, &Value::Null).await;
 }
 
-async fn sequence(namespace: Namespace, rng: Rng) {
+// === nodes ===
+
+/// A node goes down for good: Kubernetes evicts its pods, of all namespaces, and then there is no such
+/// node any more. The sequences share nodes, so another one may have taken it down already.
+async fn lose_node(namespaces: &[Namespace], node: &str) -> Option<Value> {
+    let client = namespaces[0].client();
+    let path = format!("/api/v1/nodes/{node}");
+    let before = send(client, Method::GET, &path, &Value::Null).await.ok()?;
+    let taint = json!({ "key": "test.grove.io/lost", "effect": "NoExecute" });
+    let taint = json!({ "spec": { "taints": [taint] } });
+    send(client, Method::PATCH, &path, &taint).await.ok()?;
+    for namespace in namespaces {
+        namespace
+            .until_is("the pods of a lost node go", |state| {
+                state.of(PODS).into_iter().all(|pod| pod["spec"]["nodeName"] != node)
+            })
+            .await;
+    }
+    send(client, Method::DELETE, &path, &Value::Null).await.ok()?;
+    Some(before)
+}
+
+/// It is replaced by another one of its name.
+async fn replace_node(namespace: &Namespace, lost: Option<Value>) {
+    let Some(lost) = lost else { return };
+    let (metadata, status) = (&lost["metadata"], &lost["status"]);
+    let (capacity, allocatable) = (&status["capacity"], &status["allocatable"]);
+    let node = json!({
+        "metadata": { "name": metadata["name"], "labels": metadata["labels"],
+            "annotations": metadata["annotations"] },
+        "status": { "capacity": capacity, "allocatable": allocatable },
+    });
+    send(namespace.client(), Method::POST, "/api/v1/nodes", &node).await.unwrap();
+}
+
+// === sequences ===
+
+/// What happens in one namespace of several.
+async fn sequence(namespaces: Arc<Vec<Namespace>>, number: usize, rng: Rng) {
+    let namespace = namespaces[number].clone();
     let clock = Clock::system();
     let pick = |below: u64| rng.next_u64() % below;
-    for _ in 0..EVENTS {
+    let mut lost = None;
+    for _ in 0..STEPS {
         let pods = namespace.look(|state| {
-            let ready = |pod: &Value| condition(pod, "Ready")["status"] == "True";
-            state.of(PODS).into_iter().filter(|pod| ready(pod)).cloned().collect::<Vec<_>>()
+            state.of(PODS).into_iter().filter(|pod| is_ready(pod)).cloned().collect::<Vec<_>>()
         });
         let any_pod = usize::try_from(pick(64)).unwrap();
         let any_pod = pods.get(any_pod % pods.len().max(1));
@@ -101,11 +124,13 @@ async fn sequence(namespace: Namespace, rng: Rng) {
             1 => scale(&namespace, GROUPS, "x-0-decode", 1 + pick(3)).await,
             2 => scale(&namespace, CLIQUES, "x-0-router", 1 + pick(3)).await,
             3..=5 => {
-                set_image(&namespace, ["a", "b", "c"][usize::try_from(pick(3)).unwrap()]).await;
+                let image = ["a", "b", "c"][usize::try_from(pick(3)).unwrap()];
+                let patch = sets::new_image(&namespace.object(SETS, "x"), None, image);
+                insist(&namespace, SETS, "x", &patch).await;
             }
             6 => {
                 if let Some(pod) = any_pod {
-                    set_ready(&namespace, pod, false).await;
+                    set_health(&namespace, pod, false).await;
                 }
             }
             7 => {
@@ -113,51 +138,100 @@ async fn sequence(namespace: Namespace, rng: Rng) {
                     delete(&namespace, pod).await;
                 }
             }
-            // A node is lost, and with it every pod that was on it.
             _ => {
-                let node = any_pod.map(|pod| pod["spec"]["nodeName"].clone());
-                for pod in pods.iter().filter(|pod| Some(&pod["spec"]["nodeName"]) == node.as_ref())
-                {
-                    delete(&namespace, pod).await;
+                if let Some(pod) = any_pod {
+                    replace_node(&namespace, lost.take()).await;
+                    lost = lose_node(&namespaces, text(&pod["spec"]["nodeName"])).await;
                 }
             }
         }
         clock.sleep(Duration::from_millis(pick(1500))).await;
     }
     // What failed is well again.
+    replace_node(&namespace, lost).await;
     let failed = namespace.look(|state| {
         let failed = |pod: &Value| condition(pod, "Ready")["status"] == "False";
         state.of(PODS).into_iter().filter(|pod| failed(pod)).cloned().collect::<Vec<_>>()
     });
     for pod in failed {
-        set_ready(&namespace, &pod, true).await;
+        set_health(&namespace, &pod, true).await;
     }
 }
 
-/// Everything is complete, and has the template of the set down to the last pod.
+/// Everything is as the set says, and nothing is left over.
 async fn until_at_rest(namespace: &Namespace) {
-    namespace
-        .until_is("everything is at rest", |state| {
-            let set = state.get(SETS, "x").unwrap();
-            let image = &set["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0];
-            let progress = &set["status"]["updateProgress"];
-            let current = |pod: &Value| pod["spec"]["containers"][0]["image"] == image["image"];
-            let owned = |one: &Value| {
-                let owner = text(&one["metadata"]["ownerReferences"][0]["uid"]);
-                let mut all = state.objects.values();
-                all.any(|other| text(&other["metadata"]["uid"]) == owner)
-            };
-            state.is_complete()
-                && (progress.is_null() || !progress["updateEndedAt"].is_null())
-                && state.of(PODS).iter().all(|pod| current(pod) && owned(pod))
-                && state.of(CLIQUES).iter().all(|clique| owned(clique))
-        })
-        .await;
+    let at_rest = |state: &State| {
+        let all: Vec<&Value> = state.objects.values().map(|one| &**one).collect();
+        unsettled(&all).is_none() && state.is_complete()
+    };
+    namespace.until_is("everything is at rest", at_rest).await;
 }
 
-async fn kill(operator: Operator, rng: &Rng) {
+// === what the operator deleted ===
+
+/// How many changes of its namespace ago an operator may have seen its reason for a delete: it works on a
+/// copy, and users and Kubernetes go on meanwhile.
+const STALE: usize = 60;
+
+/// Whatever the operator deleted, it had a reason to. The watches of a namespace are put into the one order
+/// that they have in the API server, and every delete is judged by what there was before it.
+fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<String>) -> usize {
+    let (history, gone) = namespace.look(|state| (state.history.clone(), state.gone.clone()));
+    let version =
+        |one: &Value| -> u64 { text(&one["metadata"]["resourceVersion"]).parse().unwrap() };
+    let versions = history.into_iter().enumerate().filter(|(_, (kind, _))| *kind != EVENTS);
+    let mut versions: Vec<_> =
+        versions.map(|(number, (kind, one))| (version(&one), kind, one, number)).collect();
+    versions.sort_by_key(|(version, ..)| *version);
+    let mut judged = BTreeSet::new();
+    let mut now = BTreeMap::<String, Arc<Value>>::new();
+    let mut moments = VecDeque::<Vec<Arc<Value>>>::new();
+    for (_, kind, object, number) in versions {
+        let uid = text(&object["metadata"]["uid"]).to_owned();
+        let path = format!("{}/{}", kind.in_namespace(&namespace.name), name_of(&object));
+        let goes = text(&object["metadata"]["deletionTimestamp"]);
+        let is_gone = gone.contains(&number);
+        let is_judged = [PODS, CLIQUES].contains(&kind) && by_operator.contains(&path);
+        if is_judged && (is_gone || !goes.is_empty()) && judged.insert(uid.clone()) {
+            let at = goes.parse().unwrap_or_else(|_| Clock::system().wall());
+            let had_reason = moments.iter().rev().any(|moment| {
+                had_reason(&object, &moment.iter().map(|one| &**one).collect::<Vec<_>>(), at)
+            });
+            let name = &namespace.name;
+            assert!(had_reason, "{name}: deleted what is wanted, current and well: {object}");
+        }
+        if is_gone {
+            now.remove(&uid);
+        } else {
+            now.insert(uid, object);
+        }
+        moments.push_back(now.values().cloned().collect());
+        if moments.len() > STALE {
+            moments.pop_front();
+        }
+    }
+    judged.len()
+}
+
+/// The objects that an operator asked to delete.
+fn deletes(operator: &Operator) -> impl Iterator<Item = String> {
+    let sent = operator.requests.since(0).into_iter();
+    sent.filter(|sent| sent.method == Method::DELETE).map(|sent| sent.path)
+}
+
+async fn kill(operator: Operator, rng: &Rng) -> Vec<String> {
     operator.env.clock.sleep(Duration::from_millis(500 + rng.next_u64() % 2500)).await;
+    let deleted = deletes(&operator).collect();
     operator.crash().await;
+    deleted
+}
+
+async fn deploy(mirror: &Mirror, seed: u64) -> Namespace {
+    let namespace = mirror.new_namespace(&format!("seed-{seed}")).await;
+    let mut set = sets::with_replicas(sets::small("x"), 2);
+    set["spec"]["template"]["terminationDelay"] = json!("2s");
+    namespace.create(SETS, &set).await;
+    namespace
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,32 +241,37 @@ async fn twenty_random_sequences_under_kills_come_to_rest() {
     let mut operator = world.operator(Setup::default()).await;
     let mirror = world.mirror().await;
     let kills = Rng::seeded(99);
+    let mut judged = 0;
     for first in (0..SEQUENCES).step_by(usize::try_from(AT_ONCE).unwrap()) {
         let mut namespaces = Vec::new();
         for seed in first..first + AT_ONCE {
-            let namespace = mirror.new_namespace(&format!("seed-{seed}")).await;
-            let mut set = sets::with_replicas(sets::small("x"), 2);
-            set["spec"]["template"]["terminationDelay"] = json!("2s");
-            namespace.create(SETS, &set).await;
-            namespaces.push((namespace, seed));
+            namespaces.push(deploy(&mirror, seed).await);
         }
-        for (namespace, _) in &namespaces {
+        for namespace in &namespaces {
             namespace.until_complete(10).await;
         }
+        let namespaces = Arc::new(namespaces);
         let mut running = JoinSet::new();
-        for (namespace, seed) in &namespaces {
-            running.spawn(sequence(namespace.clone(), Rng::seeded(*seed)));
+        for (number, seed) in (first..first + AT_ONCE).enumerate() {
+            running.spawn(sequence(namespaces.clone(), number, Rng::seeded(seed)));
         }
+        let mut deleted = BTreeSet::new();
         while !running.is_empty() {
-            kill(operator, &kills).await;
+            deleted.extend(kill(operator, &kills).await);
             operator = world.operator(AGAIN).await;
             while let Some(ended) = running.try_join_next() {
                 ended.unwrap();
             }
         }
-        for (namespace, _) in &namespaces {
+        for namespace in namespaces.iter() {
             until_at_rest(namespace).await;
         }
+        deleted.extend(deletes(&operator));
+        for namespace in namespaces.iter() {
+            judged += assert_deletes_had_reasons(namespace, &deleted);
+        }
     }
+    println!("{judged} deletes were judged");
+    assert!(judged > 100, "{judged}");
     operator.stop().await;
 }

@@ -17,10 +17,13 @@
 mod api;
 #[path = "simulation/cluster.rs"]
 mod cluster;
+#[path = "support/judge.rs"]
+mod judge;
 
 use std::collections::BTreeSet;
 
-use cluster::{BROKEN, Cluster, is_ready, label, node_of};
+use cluster::{BROKEN, Cluster, node_of};
+use judge::{is_ready, label};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -184,6 +187,99 @@ fn the_delay_can_be_changed_while_it_runs() {
         cluster.edit_set(|set| set["spec"]["template"]["terminationDelay"] = json!("30s"));
         cluster.run(2).await;
         assert_ne!(uids(&cluster), first);
+    });
+}
+
+#[test]
+fn without_a_delay_what_is_lost_starts_again_at_once_and_by_default_after_four_hours() {
+    // Admission lets neither pass: it refuses no delay, and fills in the default.
+    for (delay, stays, goes) in [(json!("0s"), 0, 2), (Value::Null, 4 * 3600 - 5, 10)] {
+        story(async {
+            let mut one = set(1, &[clique("a", 2, 2)], &[]);
+            one["spec"]["template"]["terminationDelay"] = delay;
+            let mut cluster = settled(&[2], one).await;
+            let first = uids(&cluster);
+            cluster.lose(0);
+            cluster.run(stays).await;
+            assert_eq!(uids(&cluster), first);
+            cluster.run(goes).await;
+            assert_ne!(uids(&cluster), first);
+        });
+    }
+}
+
+/// The reasons of the events about the set that are told, in order and without repetitions.
+fn told(cluster: &Cluster, reasons: &[&str]) -> Vec<String> {
+    let mut events = cluster.api.all("events");
+    events.retain(|event| event["involvedObject"]["kind"] == "PodCliqueSet");
+    let version = |event: &Value| -> u64 {
+        event["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+    };
+    events.sort_by_key(version);
+    let told = events.iter().map(|event| event["reason"].as_str().unwrap());
+    let mut told: Vec<String> =
+        told.filter(|reason| reasons.contains(reason)).map(str::to_owned).collect();
+    told.dedup();
+    told
+}
+
+#[test]
+fn a_termination_is_told_from_the_breach_to_the_recovery() {
+    let reasons = [
+        "MinAvailableBreached",
+        "PodCliqueSetReplicaDeleteSuccessful",
+        "PodCliqueScalingGroupReplicaDeleteSuccessful",
+        "MinAvailableRestored",
+    ];
+    story(async {
+        let mut cluster = settled(&[2, 0], set(1, &[clique("a", 2, 2)], &[])).await;
+        assert_eq!(told(&cluster, &reasons), [""; 0], "a set that comes up has lost nothing");
+        cluster.lose(0);
+        cluster.run(15).await;
+        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[1]]);
+        // Whoever tells the end need not be who told the beginning.
+        cluster.kill();
+        cluster.start();
+        cluster.nodes[1] = 2;
+        cluster.until_settled(60).await;
+        cluster.run(5).await;
+        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[1], reasons[3]]);
+        cluster.set_image(None, "b");
+        cluster.until_settled(60).await;
+        cluster.run(5).await;
+        assert_eq!(told(&cluster, &reasons).len(), 3, "an update is another story");
+    });
+    story(async {
+        let cliques = [clique("a", 1, 1), clique("b", 1, 1)];
+        let mut cluster = settled(&[100], set(1, &cliques, &[group("g", &["b"], 2, 1)])).await;
+        let pods = cluster.api.all("pods");
+        let pod = pods.iter().find(|pod| label(pod, "grove.io/podclique") == "x-0-g-1-b").unwrap();
+        cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), false);
+        cluster.run(11).await;
+        cluster.until_settled(60).await;
+        cluster.run(5).await;
+        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[2], reasons[3]]);
+        cluster.set_image(None, "b");
+        cluster.until_settled(60).await;
+        cluster.run(5).await;
+        let breaches = ["MinAvailableBreached", "MinAvailableRestored"];
+        assert_eq!(told(&cluster, &breaches), breaches, "an update is another story");
+    });
+}
+
+#[test]
+fn a_group_that_never_was_scheduled_has_nothing_to_lose_after_an_update_either() {
+    story(async {
+        let cliques = [clique("a", 1, 1), clique("b", 4, 4)];
+        let mut cluster = Cluster::new(&[2]).await;
+        cluster.create(set(1, &cliques, &[group("g", &["b"], 1, 1)]));
+        cluster.run(20).await;
+        let router = cluster.api.get("podcliques", "x-0-a").unwrap();
+        assert_eq!(router["status"]["readyReplicas"], 1);
+        cluster.set_image(Some(1), "b");
+        cluster.run(120).await;
+        let after = cluster.api.get("podcliques", "x-0-a").unwrap();
+        assert_eq!(after["metadata"]["uid"], router["metadata"]["uid"]);
     });
 }
 
@@ -379,6 +475,41 @@ fn on_delete_changes_what_users_delete() {
 }
 
 #[test]
+fn the_strategy_can_be_switched_in_the_middle_of_an_update() {
+    fn images(cluster: &Cluster) -> Vec<String> {
+        let pods = cluster.api.all("pods");
+        let image =
+            |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        let mut images: Vec<String> = pods.iter().map(image).collect();
+        images.sort();
+        images
+    }
+    fn strategy(cluster: &Cluster, name: &str) {
+        cluster.edit_set(|set| set["spec"]["updateStrategy"] = json!({ "type": name }));
+    }
+    story(async {
+        let mut cluster = settled(&[100], small(2)).await;
+        cluster.set_image(None, "b");
+        while cluster.deleted.is_empty() {
+            cluster.tick().await;
+        }
+        strategy(&cluster, "OnDelete");
+        cluster.run(60).await;
+        let (stopped, deleted) = (images(&cluster), cluster.deleted.len());
+        assert!(stopped.contains(&"a".to_owned()), "what was not replaced stays: {stopped:?}");
+        let set = cluster.api.get("podcliquesets", "x").unwrap();
+        assert!(!set["status"]["updateProgress"]["updateEndedAt"].is_null());
+        // What was left alone then is left alone until there is another template.
+        strategy(&cluster, "RollingRecreate");
+        cluster.run(60).await;
+        assert_eq!((images(&cluster), cluster.deleted.len()), (stopped, deleted));
+        cluster.set_image(None, "c");
+        cluster.until_settled(300).await;
+        assert!(images(&cluster).iter().all(|image| image == "c"));
+    });
+}
+
+#[test]
 fn an_update_goes_on_wherever_the_operator_was_killed() {
     for moment in 0..30 {
         story(async move {
@@ -485,6 +616,51 @@ fn pods_that_never_started_do_not_keep_an_update_from_replacing_them() {
         cluster.run(30).await;
         cluster.edit_set(|set| set["spec"]["template"]["cliques"][0]["annotations"] = json!({}));
         cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn a_pod_that_is_gone_before_it_was_seen_is_replaced() {
+    story(async {
+        let mut cluster = settled(&[100], small(1)).await;
+        cluster.edit_set(|set| set["spec"]["replicas"] = json!(2));
+        // Within the moment in which they are made, whatever the operator has heard of them by then.
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let names = |cluster: &Cluster| -> BTreeSet<String> {
+            cluster.api.all("pods").iter().map(name).collect()
+        };
+        let old = names(&cluster);
+        let mut gone = BTreeSet::new();
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+            for new in names(&cluster).difference(&old) {
+                if gone.insert(new.clone()) {
+                    cluster.api.delete("pods", new);
+                    cluster.api.remove_pod(new);
+                }
+            }
+            if gone.len() >= 8 {
+                break;
+            }
+        }
+        assert!(gone.len() >= 8, "{gone:?}");
+        cluster.until_settled(60).await;
+    });
+}
+
+#[test]
+fn no_step_waits_for_a_fixed_time() {
+    story(async {
+        let mut cluster = Cluster::new(&[100]).await;
+        cluster.create(small(2));
+        let begin = cluster.now();
+        cluster.until_settled(60).await;
+        let deployed = cluster.now();
+        // Two pods one by one, and two replicas of a group, in each of two replicas.
+        cluster.set_image(None, "b");
+        cluster.until_settled(60).await;
+        let seconds = (deployed - begin, cluster.now() - deployed);
+        assert!(seconds.0 <= 5 && seconds.1 <= 10, "{seconds:?}");
     });
 }
 

@@ -129,8 +129,8 @@ pub fn scaling_group(
     status
 }
 
-/// Members that have not reported anything yet count as healthy, but not in a group that is new or
-/// recovers from a termination: it would seem to have been up.
+/// Members that have not reported anything yet count as healthy, but not in a group that never was healthy
+/// or recovers from a termination: it would seem to have been up.
 fn observe_breach(
     facts: &GroupFacts<'_>,
     updating: bool,
@@ -140,7 +140,8 @@ fn observe_breach(
     let group = facts.group.object;
     let replicas = facts.group.replicas.iter().map(|replica| replica.judged);
     let is_new = find(&status.conditions, breach::BREACHED).is_none();
-    let is_strict = is_new || termination::is_in_progress(group);
+    let never_healthy = termination::group_never_healthy_since(group);
+    let is_strict = is_new || never_healthy.is_some() || termination::is_in_progress(group);
     let healthy = replicas.clone().filter(|one| if is_strict { one.sound } else { one.healthy });
     let breach = observation_of_breach(group, updating, wire_count(healthy.count()));
     let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
@@ -151,6 +152,8 @@ fn observe_breach(
         let over = reasons::GANG_TERMINATION_IN_PROGRESS;
         status.conditions.retain(|condition| condition.type_ != over);
     }
+    // The time of the condition says whether a group ever was healthy, and an update does not make it so.
+    let now = never_healthy.filter(|_| breach.status != condition::FALSE).unwrap_or(now);
     observe(&mut status.conditions, breach, now);
 }
 

@@ -73,6 +73,32 @@ fn only_a_group_that_was_healthy_and_is_not_recovering_can_lose_its_minimum() {
 }
 
 #[test]
+fn a_clique_that_is_made_anew_in_a_complete_gang_has_to_recover() {
+    let gang = |status: &str, second: i64| -> PodGang {
+        let conditions = conditions(&[(INITIALIZED, "True", second)]);
+        let mut gang =
+            json!({ "metadata": {}, "spec": {}, "status": { "conditions": conditions } });
+        gang["status"]["conditions"][0]["status"] = json!(status);
+        serde_json::from_value(gang).unwrap()
+    };
+    let (breached, well) = ((BREACHED, "True", CREATED), (BREACHED, "False", CREATED + 3));
+    let updated = (BREACHED, "Unknown", 2_000);
+    let cases: [(&str, PodGang, &[Row], bool); 7] = [
+        ("nothing is reported yet", gang("True", CREATED - 1), &[], true),
+        ("not scheduled yet", gang("True", CREATED - 1), &[breached], true),
+        ("it has recovered", gang("True", CREATED - 1), &[well], false),
+        ("an update after that", gang("True", CREATED - 1), &[updated], false),
+        ("the gang is as young", gang("True", CREATED), &[], false),
+        ("the gang was complete later", gang("True", CREATED + 1), &[breached], false),
+        ("the gang never was complete", gang("False", CREATED - 1), &[breached], false),
+    ];
+    for (what, gang, rows, misses) in cases {
+        let since = misses.then(|| at(CREATED));
+        assert_eq!(missed_since(&clique(rows), &gang), since, "{what}");
+    }
+}
+
+#[test]
 fn the_first_breach_counts_and_the_delay_can_be_anything() {
     let delay = Duration::from_secs;
     for (breaches, wait, now, expected) in [

@@ -12,7 +12,7 @@ use grove_core::children::owner;
 use grove_core::layout::Layout;
 use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
 use grove_core::status::{self, CliqueFacts, Outcome};
-use grove_core::termination::{clique_breached_since, clique_will_be_breached_since};
+use grove_core::termination::{clique_breached_since, clique_will_be_breached_since, missed_since};
 use grove_core::update;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
@@ -152,10 +152,13 @@ pub(super) fn report(
     let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = clique.status.as_ref().map(|status| status.ready_replicas);
+    // One that was made anew ends the breach of the one before it.
+    let missed = || missed_since(clique, place.gang_to_recover_in(&observed.clique)?);
+    let before = clique_breached_since(clique).or_else(missed);
     let breach = events::breach(
         &observed.clique,
         &place.set,
-        (clique_breached_since(clique), clique_will_be_breached_since(clique, &status)),
+        (before, clique_will_be_breached_since(clique, &status)),
         &status.conditions,
     );
     let events = lost.into_iter().chain(breach).collect();

@@ -12,6 +12,7 @@ use grove_core::children::resource_claims::{self, PodClaims};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::{self, ObservedPod};
 use grove_core::start_order::{self, Parent};
+use grove_core::termination;
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::view::Meta;
@@ -46,6 +47,8 @@ pub(super) struct Place {
     pub(super) base_scheduled: Option<bool>,
     /// The claims that its pods name.
     pub(super) pod_claims: PodClaims,
+    /// For members of a group: the group tells when all of its members are well again.
+    pub(super) group_recovers: bool,
 }
 
 impl Observed {
@@ -78,6 +81,14 @@ impl Place {
             template_hash: &self.template_hash,
             pods: &observed.pods,
         }
+    }
+
+    /// The gang, unless somebody else tells of the recovery of a clique that is made anew: its group, or
+    /// the update that replaces it.
+    pub(super) fn gang_to_recover_in(&self, clique: &Object<PodClique>) -> Option<&PodGang> {
+        let is_member = clique.meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP).is_some();
+        let told = is_member && (self.group_recovers || update::is_under_way(&self.set.object));
+        self.gang.as_ref().filter(|_| !told).map(|gang| &gang.object)
     }
 
     /// The gang, as the gate rule asks for it.
@@ -146,6 +157,7 @@ fn place(world: &World, clique: &Object<PodClique>) -> Option<Place> {
         template_hash: set.hashes().templates.get(&found.template.name)?.clone(),
         gang: own_gang(&found.gang),
         base_scheduled: base.map(|base| own_gang(base).is_some_and(|base| is_scheduled(&base))),
+        group_recovers: group.is_some_and(|group| termination::is_in_progress(&group.object)),
         set: set.clone(),
     })
 }

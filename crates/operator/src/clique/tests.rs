@@ -33,6 +33,10 @@ fn a_pod_wakes_its_clique_when_the_rules_see_a_difference() {
     };
 
     let noise = |pod: &mut Value| pod["status"]["hostIP"] = "10.0.0.1".into();
+    let started = |pod: &mut Value| {
+        pod["status"]["containerStatuses"] =
+            json!([{ "name": "c", "started": true, "ready": false }]);
+    };
     let scheduled = |pod: &mut Value| {
         pod["status"]["conditions"] = json!([{ "type": "PodScheduled", "status": "True" }]);
     };
@@ -40,10 +44,20 @@ fn a_pod_wakes_its_clique_when_the_rules_see_a_difference() {
         pod["spec"]["schedulingGates"].as_array_mut().unwrap().remove(0);
     };
     assert_eq!(pod_facts(&before), with(&noise));
+    assert_ne!(pod_facts(&before), with(&started));
+    assert_eq!(with(&started), with(&started), "another copy of the same");
     assert_ne!(pod_facts(&before), with(&scheduled));
     assert_ne!(pod_facts(&before), with(&other_gate));
     assert_eq!(clique_of(&before), [ObjectKey::new("ns", "x-0-a")]);
     assert_eq!(before.gang(), Some(ObjectKey::new("ns", "x-0")), "whose waiting gangs it wakes");
+}
+
+#[test]
+fn a_pod_that_begins_to_go_wakes_its_clique() {
+    let mut object = pod("p", 0);
+    let before = pod_facts(&read(&object));
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    assert_ne!(before, pod_facts(&read(&object)));
 }
 
 #[test]

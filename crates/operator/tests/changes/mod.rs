@@ -6,18 +6,17 @@ pub(crate) mod updates;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::support::bench::health;
 use crate::support::kinds::{CLIQUES, EVENTS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
 use crate::support::mirror::{Namespace, State, condition, name_of, text};
+use crate::support::sets::{clique, new_image};
 
 /// Gives all cliques of a set another template.
 async fn set_image(namespace: &Namespace, set: &str, image: &str) {
-    let mut cliques = namespace.object(SETS, set)["spec"]["template"]["cliques"].clone();
-    for clique in cliques.as_array_mut().unwrap() {
-        clique["spec"]["podSpec"]["containers"][0]["image"] = image.into();
-    }
-    let patch = json!({ "spec": { "template": { "cliques": cliques } } });
+    let patch = new_image(&namespace.object(SETS, set), None, image);
     namespace.patch(SETS, set, patch).await;
 }
 
@@ -105,7 +104,52 @@ fn assert_groups_stayed(state: &State, mark: usize, before: &Groups) {
     }
 }
 
-/// Waits until these things are told about a set, in this order.
+/// A clique of pods that need places of a kind.
+fn placed(name: &str, replicas: i32, place: &str) -> Value {
+    let mut clique = clique(name, replicas);
+    let containers = &mut clique["spec"]["podSpec"]["containers"];
+    containers[0]["resources"] = json!({ "limits": { place: "1" }, "requests": { place: "1" } });
+    clique
+}
+
+/// The containers of the first pods of a clique fail for good, or are well again.
+async fn set_health(namespace: &Namespace, clique: &str, pods: usize, is_well: bool) {
+    let all = namespace.look(|state| state.pods_of(clique));
+    for pod in all.values().take(pods) {
+        let status = health(pod, is_well);
+        namespace.patch(PODS, &format!("{}/status", name_of(pod)), status).await;
+    }
+}
+
+/// All pods of a clique fail.
+async fn fail(namespace: &Namespace, clique: &str) {
+    set_health(namespace, clique, usize::MAX, false).await;
+}
+
+async fn until_breached(namespace: &Namespace, clique: &str) -> Timestamp {
+    let what = format!("{clique} is below its minimum");
+    namespace
+        .until(&what, |state| {
+            let breached = condition(state.get(CLIQUES, clique)?, "MinAvailableBreached");
+            let is_breached = breached["status"] == "True";
+            is_breached.then(|| text(&breached["lastTransitionTime"]).parse().unwrap())
+        })
+        .await
+}
+
+/// While a part reports that its update runs, its minimum is not judged; and it was seen to be so.
+fn assert_not_judged_meanwhile(state: &State, kind: Kind, mark: usize) {
+    let updating = |one: &Value| {
+        let progress = &one["status"]["updateProgress"];
+        !progress.is_null() && progress["updateEndedAt"].is_null()
+    };
+    let since = state.history[mark..].iter().filter(|(of, one)| *of == kind && updating(one));
+    let reasons: Vec<&str> =
+        since.map(|(_, one)| text(&condition(one, "MinAvailableBreached")["reason"])).collect();
+    assert!(!reasons.is_empty() && reasons.iter().all(|one| *one == "UpdateInProgress"));
+}
+
+/// Waits until these things are told about a set, in this order, as `kubectl describe` lists them.
 async fn until_told(namespace: &Namespace, set: &str, story: &[&str]) {
     let what = format!("{set} tells {story:?}");
     namespace
@@ -116,15 +160,15 @@ async fn until_told(namespace: &Namespace, set: &str, story: &[&str]) {
                     && about["name"] == set
                     && story.contains(&text(&event["reason"]))
             });
-            let mut told: Vec<(u64, &str)> = events
+            let mut told: Vec<(&str, u64, &str)> = events
                 .map(|event| {
                     let version = text(&event["metadata"]["resourceVersion"]).parse().unwrap();
-                    (version, text(&event["reason"]))
+                    (text(&event["lastTimestamp"]), version, text(&event["reason"]))
                 })
                 .collect();
             told.sort_unstable();
-            told.dedup_by_key(|(_, reason)| *reason);
-            told.iter().map(|(_, reason)| *reason).eq(story.iter().copied())
+            told.dedup_by_key(|(_, _, reason)| *reason);
+            told.iter().map(|(_, _, reason)| *reason).eq(story.iter().copied())
         })
         .await;
 }

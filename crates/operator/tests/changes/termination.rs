@@ -1,5 +1,6 @@
 //! What happens when the minimum is lost.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use grove_runtime::clock::Clock;
@@ -7,34 +8,37 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    assert_groups_stayed, deleted_since, mark, scheduler_groups, uid_of, uids_of_cliques,
-    until_told,
+    assert_groups_stayed, deleted_since, fail, is_ready, mark, placed, scheduler_groups,
+    set_health, set_image, uid_of, uids_of_cliques, until_breached, until_told,
 };
 use crate::support::bench::{Bench, rules};
-use crate::support::kinds::{CLIQUES, GROUPS, PODS, SETS};
-use crate::support::mirror::{Namespace, condition, text};
-use crate::support::sets::{clique, group, set};
+use crate::support::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, PODS, SERVICES, SETS};
+use crate::support::mirror::{Namespace, State, condition, is_initialized, text};
+use crate::support::sets::{clique, group, set, with_replicas};
+use crate::support::{Operator, Setup, World};
 
 rules! {
     "what lost its minimum starts again after the delay, and once": lost,
-    "what has its minimum back in time, and what never had it, stays": recovered,
+    "what has its minimum back in time, what never had it and what starts, stays": recovered,
+    "what flaps faster than the delay stays, and goes when it stays below": flaps,
+    "the delay can be changed while it runs, and an update suspends it": delays,
     "a replica of a group goes alone while the group keeps its minimum": group_replica,
     "a group below its minimum takes its replica along, once": whole_replica,
 }
 
 const DELAY: i64 = 4;
-
-/// A clique of pods that need places of a kind.
-fn placed(name: &str, replicas: i32, place: &str) -> Value {
-    let mut clique = clique(name, replicas);
-    let containers = &mut clique["spec"]["podSpec"]["containers"];
-    containers[0]["resources"] = json!({ "limits": { place: "1" }, "requests": { place: "1" } });
-    clique
-}
+/// Long enough that a busy machine does not keep something down for as long.
+const FLAPPING_DELAY: i64 = 9;
+/// How late the operator may be on a busy machine.
+const LATE: i64 = 10;
 
 fn impatient(mut set: Value) -> Value {
     set["spec"]["template"]["terminationDelay"] = json!(format!("{DELAY}s"));
     set
+}
+
+fn delay(text: Option<&str>) -> Value {
+    json!({ "spec": { "template": { "terminationDelay": text } } })
 }
 
 /// Until conditions that change now are not taken for first values.
@@ -44,42 +48,70 @@ async fn until_established(namespace: &Namespace) {
         let created = all.map(|one| text(&one["metadata"]["creationTimestamp"]).to_owned());
         created.max().unwrap()
     });
-    let created: Timestamp = created.parse().unwrap();
+    until_after(created.parse().unwrap(), 6).await;
+}
+
+/// Until this many seconds have passed since a moment. Nothing can be watched that says so.
+async fn until_after(moment: Timestamp, seconds: i64) {
     let clock = Clock::system();
-    let age = clock.wall().duration_since(created);
-    let left = Duration::from_secs(7).saturating_sub(Duration::try_from(age).unwrap_or_default());
-    clock.sleep(left).await;
+    let end = moment + Duration::from_secs(u64::try_from(seconds).unwrap() + 1);
+    let left = end.duration_since(clock.wall());
+    clock.sleep(Duration::try_from(left).unwrap_or_default()).await;
 }
 
 /// Takes the places of a node away, and the pods that had them.
-async fn lose(bench: &Bench, namespace: &Namespace, node: &str, place: &str, left: u32) {
-    bench.set_places(node, place, left).await;
+async fn lose(bench: &Bench, namespace: &Namespace, node: &str, place: &str) {
+    bench.set_places(node, place, 0).await;
     let pods = namespace.look(|state| {
         let on_it = state.of(PODS).into_iter().filter(|pod| pod["spec"]["nodeName"] == node);
         on_it.map(|pod| text(&pod["metadata"]["name"]).to_owned()).collect::<Vec<_>>()
     });
-    for pod in pods.iter().skip(usize::try_from(left).unwrap()) {
-        namespace.delete(PODS, pod).await;
+    for pod in pods {
+        namespace.delete(PODS, &pod).await;
     }
 }
 
-async fn until_breached(namespace: &Namespace, clique: &str) -> Timestamp {
-    namespace
-        .until("the clique is below its minimum", |state| {
-            let breached = condition(state.get(CLIQUES, clique)?, "MinAvailableBreached");
-            let is_breached = breached["status"] == "True";
-            is_breached.then(|| text(&breached["lastTransitionTime"]).parse().unwrap())
-        })
-        .await
-}
-
 async fn until_made_anew(namespace: &Namespace, clique: &str, uid: &Value) {
+    let what = format!("{clique} is made anew");
     namespace
-        .until_is("the clique is made anew", |state| {
+        .until_is(&what, |state| {
             let made = state.get(CLIQUES, clique);
             made.is_some_and(|made| made["metadata"]["uid"] != *uid)
         })
         .await;
+}
+
+/// A set beside the others that loses its minimum now and is terminated: whatever lost it before would have
+/// been by then.
+async fn until_witness_is_terminated(namespace: &Namespace) {
+    let uid = uid_of(namespace, CLIQUES, "witness-0-a");
+    let is_anew = |state: &State| {
+        state.get(CLIQUES, "witness-0-a").is_some_and(|made| made["metadata"]["uid"] != uid)
+    };
+    // A node that is late with its own report may take the failure back.
+    let is_well = |state: &State| state.pods_of("witness-0-a").values().any(|pod| is_ready(pod));
+    while !namespace.look(is_anew) {
+        fail(namespace, "witness-0-a").await;
+        namespace.until_is("the witness goes", |state| is_anew(state) || is_well(state)).await;
+    }
+}
+
+/// Cliques went once each, when the delay was over that began at a time and not before.
+fn assert_went_once(
+    namespace: &Namespace,
+    mark: usize,
+    cliques: &[&str],
+    (begin, delay): (Timestamp, i64),
+) {
+    let deleted = namespace.look(|state| deleted_since(state, CLIQUES, mark));
+    let mut names: Vec<&str> = deleted.iter().map(|one| text(&one["metadata"]["name"])).collect();
+    names.sort_unstable();
+    assert_eq!(names, cliques);
+    for clique in deleted {
+        let gone: Timestamp = text(&clique["metadata"]["deletionTimestamp"]).parse().unwrap();
+        let waited = gone.duration_since(begin).as_secs();
+        assert!((delay..delay + LATE).contains(&waited), "{waited} s");
+    }
 }
 
 async fn lost(bench: Bench, namespace: Namespace) {
@@ -87,81 +119,177 @@ async fn lost(bench: Bench, namespace: Namespace) {
     let place = format!("test.grove.io/{node}");
     bench.node(&node, &place, 2).await;
     let one = impatient(set("x", &[placed("a", 2, &place), clique("b", 1)], &[]));
-    bench.deploy(&namespace, &one, 3).await;
+    namespace.create(SETS, &one).await;
+    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 4).await;
     let (before, groups) = (uids_of_cliques(&namespace), scheduler_groups(&namespace));
     until_established(&namespace).await;
     let mark = mark(&namespace);
 
-    lose(&bench, &namespace, &node, &place, 0).await;
+    // What is wrong may change, the time counts from the first.
+    set_health(&namespace, "x-0-a", 1, false).await;
     let breached = until_breached(&namespace, "x-0-a").await;
-    for (name, uid) in &before {
-        until_made_anew(&namespace, name, uid).await;
+    lose(&bench, &namespace, &node, &place).await;
+    for name in ["x-0-a", "x-0-b"] {
+        until_made_anew(&namespace, name, &before[name]).await;
     }
+    assert_went_once(&namespace, mark, &["x-0-a", "x-0-b"], (breached, DELAY));
     namespace.look(|state| {
-        let deleted = deleted_since(state, CLIQUES, mark);
-        assert_eq!(deleted.len(), 2, "each once");
-        for clique in deleted {
-            let gone: Timestamp = text(&clique["metadata"]["deletionTimestamp"]).parse().unwrap();
-            let waited = gone.duration_since(breached).as_secs();
-            assert!((DELAY - 1..DELAY + 10).contains(&waited), "{waited} s");
-        }
+        let of_clique = state.history[mark..]
+            .iter()
+            .filter(|(kind, one)| *kind == CLIQUES && one["metadata"]["uid"] == before["x-0-a"]);
+        let mut reasons: Vec<(&str, &str)> = of_clique
+            .map(|(_, one)| condition(one, "MinAvailableBreached"))
+            .filter(|one| one["status"] == "True")
+            .map(|one| (text(&one["reason"]), text(&one["lastTransitionTime"])))
+            .collect();
+        reasons.dedup();
+        let since = breached.to_string();
+        let expected = ["InsufficientReadyPods", "ScheduledReplicasBelowMinAvailable"];
+        assert_eq!(reasons, expected.map(|reason| (reason, since.as_str())));
     });
     // There is still no place: what was not scheduled again has nothing to lose.
     let after = uids_of_cliques(&namespace);
-    let clock = Clock::system();
-    clock.sleep(Duration::from_secs(8)).await;
-    bench.quiet(&namespace).await;
-    assert_eq!(uids_of_cliques(&namespace), after);
+    until_witness_is_terminated(&namespace).await;
+    for name in ["x-0-a", "x-0-b"] {
+        assert_eq!(uid_of(&namespace, CLIQUES, name), after[name]);
+    }
     bench.set_places(&node, &place, 2).await;
-    namespace.until_complete(3).await;
-    assert_eq!(uids_of_cliques(&namespace), after);
+    namespace.until_complete(4).await;
+    for name in ["x-0-a", "x-0-b"] {
+        assert_eq!(uid_of(&namespace, CLIQUES, name), after[name]);
+    }
     namespace.look(|state| assert_groups_stayed(state, mark, &groups));
-    let story = ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful"];
+    let story =
+        ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
     until_told(&namespace, "x", &story).await;
+    namespace
+        .until_is("the clique tells that it lost all its pods", |state| {
+            let lost = |event: &Value| {
+                event["reason"] == "AllScheduledReplicasLost"
+                    && event["involvedObject"]["uid"] == before["x-0-a"]
+            };
+            state.of(EVENTS).into_iter().any(|event| lost(event))
+        })
+        .await;
 }
 
 async fn recovered(bench: Bench, namespace: Namespace) {
     let node = namespace.name.clone();
-    let place = |number: u32| format!("test.grove.io/{}-{number}", namespace.name);
-    for number in 0..2 {
-        bench.node(&format!("{node}-{number}"), &place(number), 1).await;
-    }
+    let place = format!("test.grove.io/{node}");
+    bench.node(&node, &place, 1).await;
     let named = |name: &str, clique: Value| impatient(set(name, &[clique], &[]));
-    namespace.create(SETS, &named("back", placed("a", 1, &place(0)))).await;
-    namespace.create(SETS, &named("witness", placed("a", 1, &place(1)))).await;
+    let mut starting = clique("a", 1);
+    starting["annotations"] = json!({ "simulated.grove.io/never-ready": "yes" });
+    namespace.create(SETS, &named("back", placed("a", 1, &place))).await;
+    namespace.create(SETS, &named("witness", clique("a", 1))).await;
     namespace.create(SETS, &named("never", placed("a", 1, "test.grove.io/nowhere"))).await;
+    namespace.create(SETS, &named("starting", starting)).await;
     for name in ["back", "witness"] {
         namespace.until_field(SETS, name, "/status/availableReplicas", json!(1)).await;
     }
+    namespace.until_field(CLIQUES, "starting-0-a", "/status/scheduledReplicas", json!(1)).await;
     until_established(&namespace).await;
-    let uid = |name: &str| uid_of(&namespace, CLIQUES, &format!("{name}-0-a"));
-    let (back, witness, never) = (uid("back"), uid("witness"), uid("never"));
+    let before = uids_of_cliques(&namespace);
 
-    lose(&bench, &namespace, &format!("{node}-0"), &place(0), 0).await;
+    lose(&bench, &namespace, &node, &place).await;
     until_breached(&namespace, "back-0-a").await;
-    bench.set_places(&format!("{node}-0"), &place(0), 1).await;
+    bench.set_places(&node, &place, 1).await;
     namespace.until_field(SETS, "back", "/status/availableReplicas", json!(1)).await;
-    lose(&bench, &namespace, &format!("{node}-1"), &place(1), 0).await;
-    until_made_anew(&namespace, "witness-0-a", &witness).await;
-    assert_eq!((uid("back"), uid("never")), (back, never));
+    until_witness_is_terminated(&namespace).await;
+    let after = uids_of_cliques(&namespace);
+    for name in ["back-0-a", "never-0-a", "starting-0-a"] {
+        assert_eq!(after[name], before[name], "{name}");
+    }
+    let breached = |name: &str| {
+        let clique = namespace.object(CLIQUES, name);
+        text(&condition(&clique, "MinAvailableBreached")["status"]).to_owned()
+    };
+    assert_ne!(breached("never-0-a"), "False");
+    assert_eq!(breached("starting-0-a"), "False", "pods that start are on their way");
 }
 
-async fn fail(namespace: &Namespace, clique: &str) {
-    let pods = namespace.look(|state| state.pods_of(clique));
-    for pod in pods.values() {
-        let name = text(&pod["metadata"]["name"]);
-        let mut conditions = pod["status"]["conditions"].clone();
-        for one in conditions.as_array_mut().unwrap() {
-            if one["type"] == "Ready" {
-                one["status"] = json!("False");
-            }
-        }
-        let terminated = json!({ "exitCode": 1 });
-        let containers = json!([{ "name": "c", "ready": false, "started": false, "image": "busybox",
-            "imageID": "", "restartCount": 1, "lastState": { "terminated": terminated } }]);
-        let status = json!({ "conditions": conditions, "containerStatuses": containers });
-        namespace.patch(PODS, &format!("{name}/status"), json!({ "status": status })).await;
+async fn flaps(bench: Bench, namespace: Namespace) {
+    let mut one = set("x", &[clique("a", 2)], &[]);
+    one["spec"]["template"]["terminationDelay"] = json!(format!("{FLAPPING_DELAY}s"));
+    bench.deploy(&namespace, &one, 2).await;
+    until_established(&namespace).await;
+    let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
+    let clock = Clock::system();
+    let pause = Duration::from_millis(700);
+    let begin = clock.now();
+    let mut flaps = 0;
+    while clock.now().since(begin) < Duration::from_secs(FLAPPING_DELAY.unsigned_abs() + 2) {
+        set_health(&namespace, "x-0-a", 1, false).await;
+        until_breached(&namespace, "x-0-a").await;
+        clock.sleep(pause).await;
+        set_health(&namespace, "x-0-a", 1, true).await;
+        namespace
+            .until_is("the minimum is back", |state| {
+                let clique = state.get(CLIQUES, "x-0-a").unwrap();
+                condition(clique, "MinAvailableBreached")["status"] == "False"
+            })
+            .await;
+        flaps += 1;
     }
+    assert!(flaps > 1, "{flaps}");
+    assert_eq!(uids_of_cliques(&namespace), before);
+    set_health(&namespace, "x-0-a", 1, false).await;
+    let breached = until_breached(&namespace, "x-0-a").await;
+    until_made_anew(&namespace, "x-0-a", &before["x-0-a"]).await;
+    namespace.until_complete(2).await;
+    assert_went_once(&namespace, mark, &["x-0-a"], (breached, FLAPPING_DELAY));
+}
+
+async fn delays(bench: Bench, namespace: Namespace) {
+    let named = |name: &str| set(name, &[clique("a", 2)], &[]);
+    let mut unset = named("unset");
+    unset["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
+    for set in [unset, impatient(named("longer")), impatient(named("updated"))] {
+        namespace.create(SETS, &set).await;
+    }
+    bench.deploy(&namespace, &impatient(named("witness")), 8).await;
+    until_established(&namespace).await;
+    let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
+    for name in ["unset-0-a", "longer-0-a", "updated-0-a"] {
+        set_health(&namespace, name, 1, false).await;
+        until_breached(&namespace, name).await;
+    }
+    namespace.patch(SETS, "longer", delay(Some("1h"))).await;
+    let never = json!({ "simulated.grove.io/never-ready": "yes" });
+    let never =
+        json!([{ "op": "add", "path": "/spec/template/cliques/0/annotations", "value": never }]);
+    namespace.patch(SETS, "updated", never).await;
+    namespace
+        .until_is("the minimum is not judged", |state| {
+            let clique = state.get(CLIQUES, "updated-0-a").unwrap();
+            condition(clique, "MinAvailableBreached")["reason"] == "UpdateInProgress"
+        })
+        .await;
+    let refusal = namespace.try_patch(SETS, "unset", delay(Some("0s"))).await.unwrap_err();
+    assert!(refusal.contains("terminationDelay must be greater than 0"), "{refusal}");
+    let stored = namespace.patch(SETS, "unset", delay(None)).await;
+    assert_eq!(stored["spec"]["template"]["terminationDelay"], "4h0m0s");
+    // With OnDelete an update is over at once, and the delay goes on.
+    set_image(&namespace, "unset", "new").await;
+    until_witness_is_terminated(&namespace).await;
+    let after = uids_of_cliques(&namespace);
+    for name in ["unset-0-a", "longer-0-a", "updated-0-a"] {
+        assert_eq!(after[name], before[name], "{name}");
+    }
+    let changed = Clock::system().wall();
+    namespace.patch(SETS, "unset", delay(Some("1s"))).await;
+    until_made_anew(&namespace, "unset-0-a", &before["unset-0-a"]).await;
+    let deleted = namespace.look(|state| deleted_since(state, CLIQUES, mark));
+    let gone = deleted.iter().find(|one| one["metadata"]["uid"] == before["unset-0-a"]).unwrap();
+    let gone: Timestamp = text(&gone["metadata"]["deletionTimestamp"]).parse().unwrap();
+    assert!(gone.duration_since(changed).as_secs() < LATE, "{changed} {gone}");
+    namespace
+        .until_is("it starts with the new template", |state| {
+            let pods = state.pods_of("unset-0-a");
+            pods.len() == 2
+                && pods.values().all(|pod| pod["spec"]["containers"][0]["image"] == "new")
+        })
+        .await;
 }
 
 async fn group_replica(bench: Bench, namespace: Namespace) {
@@ -172,37 +300,131 @@ async fn group_replica(bench: Bench, namespace: Namespace) {
     let before = uids_of_cliques(&namespace);
     let mark = mark(&namespace);
     fail(&namespace, "x-0-g-1-b").await;
+    let breached = until_breached(&namespace, "x-0-g-1-b").await;
     until_made_anew(&namespace, "x-0-g-1-b", &before["x-0-g-1-b"]).await;
     namespace.until_complete(4).await;
-    assert_eq!(namespace.look(|state| deleted_since(state, CLIQUES, mark).len()), 1);
+    assert_went_once(&namespace, mark, &["x-0-g-1-b"], (breached, DELAY));
+    let story = [
+        "MinAvailableBreached",
+        "PodCliqueScalingGroupReplicaDeleteSuccessful",
+        "MinAvailableRestored",
+    ];
+    until_told(&namespace, "x", &story).await;
+}
+
+/// Uids of what a termination leaves alone.
+fn uids_of_the_rest(namespace: &Namespace) -> BTreeMap<String, Value> {
+    namespace.look(|state| {
+        let kinds = [GROUPS, GANGS, SERVICES].into_iter();
+        let all = kinds.flat_map(|kind| state.of(kind));
+        all.map(|one| (format!("{} {}", one["kind"], one["metadata"]["name"]), one))
+            .map(|(name, one)| (name, one["metadata"]["uid"].clone()))
+            .collect()
+    })
 }
 
 async fn whole_replica(bench: Bench, namespace: Namespace) {
-    let cliques = [clique("a", 1), clique("b", 1)];
-    let mut one = impatient(set("x", &cliques, &[group("g", &["b"], 3, 2)]));
-    one["spec"]["replicas"] = json!(2);
-    bench.deploy(&namespace, &one, 8).await;
+    let node = namespace.name.clone();
+    let place = format!("test.grove.io/{node}");
+    bench.node(&node, &place, 6).await;
+    let cliques = [clique("a", 1), placed("b", 1, &place), clique("c", 1)];
+    let groups = [group("g", &["b"], 3, 2), group("h", &["c"], 1, 1)];
+    namespace.create(SETS, &with_replicas(impatient(set("x", &cliques, &groups)), 2)).await;
+    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 11).await;
     until_established(&namespace).await;
     let (before, groups) = (uids_of_cliques(&namespace), scheduler_groups(&namespace));
+    let rest = uids_of_the_rest(&namespace);
     let mark = mark(&namespace);
-    fail(&namespace, "x-0-g-1-b").await;
-    fail(&namespace, "x-0-g-2-b").await;
-    for name in ["x-0-a", "x-0-g-0-b", "x-0-g-1-b", "x-0-g-2-b"] {
+    bench.set_places(&node, &place, 4).await;
+    for clique in ["x-0-g-1-b", "x-0-g-2-b"] {
+        for pod in namespace.look(|state| state.pods_of(clique)).values() {
+            namespace.delete(PODS, text(&pod["metadata"]["name"])).await;
+        }
+    }
+    let breached = until_breached(&namespace, "x-0-g-1-b").await;
+    let replica = ["x-0-a", "x-0-g-0-b", "x-0-g-1-b", "x-0-g-2-b", "x-0-h-0-c"];
+    for name in replica {
         until_made_anew(&namespace, name, &before[name]).await;
     }
-    namespace.until_complete(8).await;
+    assert_went_once(&namespace, mark, &replica, (breached, DELAY));
+    // It stays below its minimum, and is not terminated again for that.
+    let after = uids_of_cliques(&namespace);
+    until_witness_is_terminated(&namespace).await;
+    let flagged = |one: &Value| {
+        condition(one, "GangTerminationInProgress")["reason"] == "GangTerminationActive"
+    };
+    assert!(flagged(&namespace.object(GROUPS, "x-0-g")));
+    bench.set_places(&node, &place, 6).await;
+    namespace.until_complete(11).await;
+    for name in replica {
+        assert_eq!(uid_of(&namespace, CLIQUES, name), after[name], "{name}");
+    }
     namespace.look(|state| {
-        assert_eq!(deleted_since(state, CLIQUES, mark).len(), 4, "the other replica stays");
-        let flagged = |one: &Value| {
-            condition(one, "GangTerminationInProgress")["reason"] == "GangTerminationActive"
-        };
-        let mut since = state.history[mark..].iter();
-        let said = since.any(|(kind, one)| *kind == GROUPS && flagged(one));
-        assert!(said, "the group said so");
-        assert!(!flagged(state.get(GROUPS, "x-0-g").unwrap()), "until it recovered");
+        for name in ["x-0-g", "x-0-h"] {
+            let said = |one: &Value| one["metadata"]["name"] == name && flagged(one);
+            let mut since = state.history[mark..].iter();
+            assert!(since.any(|(kind, one)| *kind == GROUPS && said(one)), "{name} said so");
+            assert!(!flagged(state.get(GROUPS, name).unwrap()), "until it recovered");
+        }
+        let mut gangs = state.history[mark..].iter().filter(|(kind, _)| *kind == GANGS);
+        assert!(gangs.all(|(_, gang)| is_initialized(gang)), "complete once is complete");
+        assert_groups_stayed(state, mark, &groups);
     });
-    namespace.look(|state| assert_groups_stayed(state, mark, &groups));
+    assert_eq!(uids_of_the_rest(&namespace), rest);
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
     until_told(&namespace, "x", &story).await;
+}
+
+// === while nobody watches ===
+
+/// Sets that lose their minimum later, when everything else is over.
+pub(crate) async fn prepare_for_later(bench: &Bench) -> Namespace {
+    let namespace = bench.mirror.new_namespace("later").await;
+    let late = impatient(set("late", &[clique("a", 1), clique("b", 1)], &[]));
+    namespace.create(SETS, &late).await;
+    namespace.create(SETS, &impatient(set("healed", &[clique("a", 1)], &[]))).await;
+    namespace
+}
+
+/// The deadline passes while the operator is down: it is met once, as soon as the next one runs, and only
+/// by what did not recover meanwhile.
+pub(crate) async fn over_the_deadline(
+    bench: &Bench,
+    namespace: Namespace,
+    operator: Operator,
+    setup: Setup<'_>,
+) -> Operator {
+    let world: &World = &bench.world;
+    namespace.until_complete(3).await;
+    until_established(&namespace).await;
+    let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
+    fail(&namespace, "late-0-a").await;
+    fail(&namespace, "healed-0-a").await;
+    let breached = until_breached(&namespace, "late-0-a").await;
+    let breached = breached.max(until_breached(&namespace, "healed-0-a").await);
+    // What was not told before a crash is not told after it.
+    until_told(&namespace, "late", &["MinAvailableBreached"]).await;
+    operator.crash().await;
+    set_health(&namespace, "healed-0-a", 1, true).await;
+    until_after(breached, DELAY).await;
+    assert_eq!(uids_of_cliques(&namespace), before, "nobody is there to do it");
+    let operator = world.operator(Setup { install_crds: false, ..setup }).await;
+    let ready = operator.env.clock.wall();
+    for name in ["late-0-a", "late-0-b"] {
+        until_made_anew(&namespace, name, &before[name]).await;
+    }
+    namespace.until_complete(3).await;
+    world.settled(&bench.mirror).await;
+    assert_eq!(uid_of(&namespace, CLIQUES, "healed-0-a"), before["healed-0-a"]);
+    let deleted = namespace.look(|state| deleted_since(state, CLIQUES, mark));
+    assert_eq!(deleted.len(), 2, "each once");
+    for clique in deleted {
+        let gone: Timestamp = text(&clique["metadata"]["deletionTimestamp"]).parse().unwrap();
+        assert!(gone.duration_since(ready).as_secs() < LATE, "{gone} {ready}");
+    }
+    let story =
+        ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
+    until_told(&namespace, "late", &story).await;
+    operator
 }

@@ -6,26 +6,38 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    assert_groups_stayed, deleted_since, fewest_ready, is_ready, mark, pods_since,
-    scheduler_groups, set_image, uid_of, uids_of_cliques, until_told, until_updated,
+    assert_groups_stayed, assert_not_judged_meanwhile, deleted_since, fail, fewest_ready, is_ready,
+    mark, placed, pods_since, scheduler_groups, set_health, set_image, uid_of, uids_of_cliques,
+    until_breached, until_told, until_updated,
 };
 use crate::support::bench::{Bench, rules, scale};
 use crate::support::kinds::{CLIQUES, GROUPS, PODS, SETS};
-use crate::support::mirror::{Namespace, name_of, text};
-use crate::support::sets::{clique, clique_with_min, set, small, with_replicas};
+use crate::support::mirror::{Namespace, State, name_of, text};
+use crate::support::sets::{clique, clique_with_min, group, new_image, set, small, with_replicas};
 
 rules! {
     "replicas are updated one by one, pod by pod, never below the floor": one_by_one,
-    "a scaling group is updated replica by replica": groups,
+    "the replica that serves least has its turn first, and its useless pods go first": turns,
+    "a scaling group is updated replica by replica, and a broken template stops at the first": groups,
     "a template that does not work stops the update, and the way back touches no more": broken,
     "another change during an update leads to the newest template": twice,
     "replicas can be added and removed during an update": scaled,
     "a replica that is made after a change is not updated once more": made_later,
     "with OnDelete pods get the new template when somebody deletes them": on_delete,
+    "the strategy can be switched in the middle": switched,
     "an update can be paused": paused,
     "a set can be deleted during its update": deleted,
-    "a change that is not in the hash touches no pod": not_hashed,
-    "an update is told from its beginning to its end": told,
+    "a change that is not in a template touches no pod": not_hashed,
+    "an update is told from its beginning to its end, and leaves other cliques alone": told,
+}
+
+/// A set beside the others that is made and updated now: whatever had to follow from what happened before
+/// has followed by then.
+async fn until_witness_is_updated(bench: &Bench, beside: &Namespace) {
+    let witness = bench.mirror.new_namespace(&format!("{}-witness", beside.name)).await;
+    bench.deploy(&witness, &set("x", &[clique("a", 1)], &[]), 1).await;
+    set_image(&witness, "x", "new").await;
+    until_updated(&witness, "x", "new", 1).await;
 }
 
 fn replica(object: &Value) -> &str {
@@ -60,6 +72,8 @@ async fn one_by_one(bench: Bench, namespace: Namespace) {
             }
         }
         assert_each_is_replaced_before_the_next_goes(&pods_since(state, mark));
+        assert_oldest_first(&deleted);
+        assert_not_judged_meanwhile(state, CLIQUES, mark);
         assert_groups_stayed(state, mark, &groups);
     });
     assert_eq!(uids_of_cliques(&namespace), cliques, "cliques stay");
@@ -86,26 +100,108 @@ fn assert_each_is_replaced_before_the_next_goes(versions: &[Arc<Value>]) {
     }
 }
 
-async fn groups(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
-    let (gangs, router) = (scheduler_groups(&namespace), uid_of(&namespace, CLIQUES, "x-0-router"));
+/// Within a clique, pods go in the order in which they were created.
+fn assert_oldest_first(deleted: &[Arc<Value>]) {
+    let mut last = BTreeMap::<String, (String, String)>::new();
+    for pod in deleted {
+        let clique = text(&pod["metadata"]["labels"]["grove.io/podclique"]).to_owned();
+        let age = (text(&pod["metadata"]["creationTimestamp"]).to_owned(), name_of(pod));
+        let before = last.insert(clique.clone(), age.clone());
+        assert!(before.is_none_or(|before| before < age), "{clique}: {age:?}");
+    }
+}
+
+async fn turns(bench: Bench, namespace: Namespace) {
+    let place = format!("test.grove.io/{}", namespace.name);
+    bench.node(&namespace.name, &place, 6).await;
+    let one = with_replicas(set("x", &[placed("a", 2, &place)], &[]), 3);
+    bench.deploy(&namespace, &one, 6).await;
+    scale(&namespace, SETS, "x", 4).await;
+    namespace.until_field(CLIQUES, "x-3-a", "/status/replicas", json!(2)).await;
+    set_health(&namespace, "x-2-a", 1, false).await;
+    until_breached(&namespace, "x-2-a").await;
+    let failed = namespace.look(|state| {
+        let pods = state.pods_of("x-2-a");
+        name_of(pods.values().find(|pod| !is_ready(pod)).unwrap())
+    });
     let mark = mark(&namespace);
+    let mut patch = new_image(&namespace.object(SETS, "x"), None, "new");
+    // The new template needs no places, so that all of it can run.
+    let clique = &mut patch["spec"]["template"]["cliques"][0];
+    clique["spec"]["podSpec"]["containers"][0]["resources"] = json!({});
+    namespace.patch(SETS, "x", patch).await;
+    until_updated(&namespace, "x", "new", 8).await;
+    namespace.look(|state| {
+        let sets = state.history[mark..].iter().filter(|(kind, _)| *kind == SETS);
+        let turn = |set: &Value| {
+            let current = &set["status"]["updateProgress"]["currentlyUpdating"][0];
+            current["replicaIndex"].as_i64()
+        };
+        let mut turns: Vec<i64> = sets.filter_map(|(_, set)| turn(set)).collect();
+        turns.dedup();
+        assert_eq!(turns, [3, 2, 0, 1]);
+        let deleted = deleted_since(state, PODS, mark);
+        let of_second = deleted.iter().find(|pod| replica(pod) == "2").unwrap();
+        assert_eq!(name_of(of_second), failed, "a pod that does not serve goes first");
+        let serving = pods_since(state, mark).into_iter().filter(|pod| replica(pod) != "3");
+        assert_each_is_replaced_before_the_next_goes(&serving.collect::<Vec<_>>());
+    });
+}
+
+/// Replicas of groups that went since a moment, each as often as it had cliques.
+fn group_replicas_gone(state: &State, mark: usize) -> Vec<String> {
+    let label = "grove.io/podcliquescalinggroup-replica-index";
+    let deleted = deleted_since(state, CLIQUES, mark);
+    deleted.iter().map(|one| text(&one["metadata"]["labels"][label]).to_owned()).collect()
+}
+
+async fn groups(bench: Bench, namespace: Namespace) {
+    let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
+    let one = set("x", &cliques, &[group("decode", &["leader", "worker"], 3, 1)]);
+    bench.deploy(&namespace, &one, 7).await;
+    let (gangs, router) = (scheduler_groups(&namespace), uid_of(&namespace, CLIQUES, "x-0-router"));
+    fail(&namespace, "x-0-decode-2-worker").await;
+    until_breached(&namespace, "x-0-decode-2-worker").await;
+    let first = mark(&namespace);
 
     set_image(&namespace, "x", "new").await;
-    until_updated(&namespace, "x", "new", 5).await;
-
+    until_updated(&namespace, "x", "new", 7).await;
     namespace.look(|state| {
-        let deleted = deleted_since(state, CLIQUES, mark);
-        let index = |one: &Value| {
-            let label = "grove.io/podcliquescalinggroup-replica-index";
-            text(&one["metadata"]["labels"][label]).to_owned()
-        };
-        let order: Vec<String> = deleted.iter().map(|one| index(one)).collect();
-        assert_eq!(order, ["0", "0", "1", "1"], "a replica of the group as a whole");
+        // The one that is of no use goes at once, together with the first that is.
+        let mut order = group_replicas_gone(state, first);
+        order[..4].sort_unstable();
+        assert_eq!(order, ["0", "0", "2", "2", "1", "1"], "each as a whole");
         let progress = &state.get(GROUPS, "x-0-decode").unwrap()["status"]["updateProgress"];
-        assert_eq!(progress["updatedPodCliquesCount"], 4);
-        assert_eq!(progress["totalPodCliquesCount"], 4);
-        assert_groups_stayed(state, mark, &gangs);
+        assert_eq!(progress["updatedPodCliquesCount"], 6);
+        assert_eq!(progress["totalPodCliquesCount"], 6);
+        let of_group =
+            |pod: &Value| !pod["metadata"]["labels"]["grove.io/podcliquescalinggroup"].is_null();
+        let fewest = fewest_ready(state, first, of_group);
+        assert!(fewest >= 2, "a replica serves at any time: {fewest}");
+        assert_not_judged_meanwhile(state, GROUPS, first);
+    });
+
+    let second = mark(&namespace);
+    let annotate = |annotations: Value| {
+        json!([{ "op": "add", "path": "/spec/template/cliques/2/annotations",
+            "value": annotations }])
+    };
+    let never = json!({ "simulated.grove.io/never-ready": "yes" });
+    namespace.patch(SETS, "x", annotate(never)).await;
+    namespace
+        .until_is("a replica of the group waits", |state| {
+            let worker = state.get(CLIQUES, "x-0-decode-0-worker");
+            worker.is_some_and(|worker| worker["status"]["scheduledReplicas"] == 1)
+                && !group_replicas_gone(state, second).is_empty()
+        })
+        .await;
+    until_witness_is_updated(&bench, &namespace).await;
+    assert_eq!(namespace.look(|state| group_replicas_gone(state, second)), ["0", "0"]);
+    namespace.patch(SETS, "x", annotate(json!({}))).await;
+    until_updated(&namespace, "x", "new", 7).await;
+    namespace.look(|state| {
+        assert_eq!(group_replicas_gone(state, second), ["0"; 4], "what has the template stays");
+        assert_groups_stayed(state, first, &gangs);
     });
     assert_eq!(uid_of(&namespace, CLIQUES, "x-0-router"), router);
     assert_eq!(scheduler_groups(&namespace), gangs);
@@ -124,9 +220,9 @@ async fn broken(bench: Bench, namespace: Namespace) {
         let annotation = &pod["metadata"]["annotations"]["simulated.grove.io/never-ready"];
         !annotation.is_null() && !pod["spec"]["nodeName"].is_null()
     };
-    let new = |state: &crate::support::mirror::State| state.of(PODS).iter().any(|pod| is_new(pod));
+    let new = |state: &State| state.of(PODS).iter().any(|pod| is_new(pod));
     namespace.until_is("a pod has the new template", new).await;
-    bench.quiet(&namespace).await;
+    until_witness_is_updated(&bench, &namespace).await;
     namespace.look(|state| {
         assert_eq!(state.of(PODS).iter().filter(|pod| is_ready(pod)).count(), 5);
         assert_eq!(deleted_since(state, PODS, mark).len(), 1);
@@ -183,7 +279,7 @@ async fn made_later(bench: Bench, namespace: Namespace) {
     scale(&namespace, SETS, "x", 3).await;
     scale(&namespace, GROUPS, "x-0-decode", 3).await;
     until_updated(&namespace, "x", "new", 17).await;
-    bench.quiet(&namespace).await;
+    until_witness_is_updated(&bench, &namespace).await;
     namespace.look(|state| {
         assert_eq!(deleted_since(state, PODS, mark).len(), 0);
         assert_eq!(deleted_since(state, CLIQUES, mark).len(), 0);
@@ -194,17 +290,25 @@ async fn on_delete(bench: Bench, namespace: Namespace) {
     let mut one = small("x");
     one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
     bench.deploy(&namespace, &one, 5).await;
+    let ended = |kind| {
+        let ended = |one: &Value| !one["status"]["updateProgress"]["updateEndedAt"].is_null();
+        namespace.look(|state| state.of(kind).into_iter().all(|one| ended(one)))
+    };
+    assert!(ended(CLIQUES) && ended(GROUPS) && !ended(SETS), "parts say so from the beginning");
     let cliques = uids_of_cliques(&namespace);
+    let hash = namespace.object(CLIQUES, "x-0-router")["status"]["currentPodTemplateHash"].clone();
     set_image(&namespace, "x", "new").await;
     let image = "/spec/podSpec/containers/0/image";
     for name in cliques.keys() {
         namespace.until_field(CLIQUES, name, image, json!("new")).await;
     }
-    bench.quiet(&namespace).await;
+    until_witness_is_updated(&bench, &namespace).await;
+    namespace.until_field(SETS, "x", "/status/updatedReplicas", json!(0)).await;
     namespace.look(|state| {
         let status = &state.get(SETS, "x").unwrap()["status"];
         assert!(!status["updateProgress"]["updateEndedAt"].is_null(), "{status}");
-        assert_eq!(status["updatedReplicas"], 0);
+        let router = &state.get(CLIQUES, "x-0-router").unwrap()["status"];
+        assert_eq!(router["currentPodTemplateHash"], hash, "no pod has the new one yet");
         assert!(state.of(PODS).iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null()));
         assert!(
             state.of(PODS).iter().all(|pod| pod["spec"]["containers"][0]["image"] == "busybox")
@@ -217,6 +321,41 @@ async fn on_delete(bench: Bench, namespace: Namespace) {
     assert_eq!(uids_of_cliques(&namespace), cliques);
 }
 
+async fn switched(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    let strategy = |name: &str| json!({ "spec": { "updateStrategy": { "type": name } } });
+    let begin = mark(&namespace);
+    set_image(&namespace, "x", "new").await;
+    let goes = |state: &State| !deleted_since(state, PODS, begin).is_empty();
+    namespace.until_is("the update takes its first pod", goes).await;
+    namespace.patch(SETS, "x", strategy("OnDelete")).await;
+    namespace
+        .until_is("the update is over everywhere", |state| {
+            let status = |one: &Value| one["status"].clone();
+            let set = status(state.get(SETS, "x").unwrap());
+            let over = |progress: &Value| !progress["updateEndedAt"].is_null();
+            let parts = state.of(CLIQUES).into_iter().chain(state.of(GROUPS));
+            let mut parts = parts.map(|one| status(one)["updateProgress"].clone());
+            let hash = &set["currentGenerationHash"];
+            over(&set["updateProgress"])
+                && parts.all(|part| over(&part) && part["podCliqueSetGenerationHash"] == *hash)
+        })
+        .await;
+    let stopped = mark(&namespace);
+    namespace.patch(SETS, "x", strategy("RollingRecreate")).await;
+    until_witness_is_updated(&bench, &namespace).await;
+    namespace.look(|state| {
+        // The second replica had no turn.
+        let old = |pod: &Value| pod["spec"]["containers"][0]["image"] == "busybox";
+        let pods = state.of(PODS);
+        assert_eq!(pods.iter().filter(|pod| old(pod) && replica(pod) == "1").count(), 5);
+        assert_eq!(deleted_since(state, PODS, stopped).len(), 0, "until there is another template");
+        assert_eq!(deleted_since(state, CLIQUES, stopped).len(), 0);
+    });
+    set_image(&namespace, "x", "newer").await;
+    until_updated(&namespace, "x", "newer", 10).await;
+}
+
 async fn paused(bench: Bench, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 2);
     bench.deploy(&namespace, &one, 4).await;
@@ -224,7 +363,7 @@ async fn paused(bench: Bench, namespace: Namespace) {
     let mark = mark(&namespace);
     namespace.patch(SETS, "x", pause(json!("true"))).await;
     set_image(&namespace, "x", "new").await;
-    bench.quiet(&namespace).await;
+    until_witness_is_updated(&bench, &namespace).await;
     assert_eq!(namespace.look(|state| deleted_since(state, PODS, mark).len()), 0);
     let stored = namespace.object(CLIQUES, "x-0-a");
     assert_eq!(stored["spec"]["podSpec"]["containers"][0]["image"], "busybox");
@@ -238,29 +377,53 @@ async fn deleted(bench: Bench, namespace: Namespace) {
     let started = "/status/updateProgress/currentlyUpdating/0/replicaIndex";
     namespace.until_field(SETS, "x", started, json!(0)).await;
     namespace.delete(SETS, "x").await;
-    namespace.until_is("nothing is left", crate::support::mirror::State::is_empty).await;
+    namespace.until_is("nothing is left", State::is_empty).await;
 }
 
 async fn not_hashed(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
-    let before = namespace.object(SETS, "x")["status"]["currentGenerationHash"].clone();
-    let mark = mark(&namespace);
+    let cliques = [clique("a", 1), clique_with_min("b", 2, 1)];
+    let mut one = set("x", &cliques, &[]);
+    one["spec"]["template"]["cliques"][1]["labels"] = json!({ "role": "other" });
+    bench.deploy(&namespace, &one, 3).await;
+    let hash = || namespace.object(SETS, "x")["status"]["currentGenerationHash"].clone();
+    let (before, mark) = (hash(), mark(&namespace));
     let patch = json!({
         "metadata": { "labels": { "team": "b" } },
         "spec": { "template": { "terminationDelay": "1h0m0s" } },
     });
     namespace.patch(SETS, "x", patch).await;
-    bench.quiet(&namespace).await;
+    namespace.until_complete(3).await;
+    assert_eq!(hash(), before);
+    // The order is in the hash of the set, and in that of no clique.
+    let mut cliques = namespace.object(SETS, "x")["spec"]["template"]["cliques"].clone();
+    cliques.as_array_mut().unwrap().reverse();
+    let patch = json!({ "spec": { "template": { "cliques": cliques } } });
+    namespace.patch(SETS, "x", patch).await;
+    until_updated(&namespace, "x", "busybox", 3).await;
+    assert_ne!(hash(), before);
     namespace.look(|state| {
-        assert!(pods_since(state, mark).is_empty());
-        assert_eq!(state.get(SETS, "x").unwrap()["status"]["currentGenerationHash"], before);
+        assert_eq!(deleted_since(state, PODS, mark).len(), 0);
+        assert_eq!(deleted_since(state, CLIQUES, mark).len(), 0);
     });
 }
 
 async fn told(bench: Bench, namespace: Namespace) {
-    let one = with_replicas(set("x", &[clique("a", 1)], &[]), 2);
-    bench.deploy(&namespace, &one, 2).await;
-    set_image(&namespace, "x", "new").await;
-    until_updated(&namespace, "x", "new", 2).await;
+    let one = with_replicas(set("x", &[clique("a", 1), clique("b", 1)], &[]), 2);
+    bench.deploy(&namespace, &one, 4).await;
+    let progress = || namespace.object(SETS, "x")["status"]["updateProgress"].clone();
+    assert_eq!(progress(), Value::Null, "the first template is no update");
+    let mark = mark(&namespace);
+    let patch = new_image(&namespace.object(SETS, "x"), Some("b"), "new");
+    namespace.patch(SETS, "x", patch).await;
+    namespace
+        .until_is("the update is over", |state| {
+            let progress = &state.get(SETS, "x").unwrap()["status"]["updateProgress"];
+            state.is_complete() && !progress["updateEndedAt"].is_null()
+        })
+        .await;
+    let deleted = namespace.look(|state| deleted_since(state, PODS, mark));
+    let cliques: Vec<&str> =
+        deleted.iter().map(|pod| text(&pod["metadata"]["labels"]["grove.io/podclique"])).collect();
+    assert_eq!(cliques, ["x-0-b", "x-1-b"], "the others have their template already");
     until_told(&namespace, "x", &["UpdateStarted", "ReplicaUpdateStarted", "UpdateEnded"]).await;
 }

@@ -124,6 +124,12 @@ impl Api {
         stored.objects.iter().filter(|(key, _)| of_kind(key)).map(|(_, one)| one.clone()).collect()
     }
 
+    /// Looks at everything there is.
+    pub fn look<T>(&self, at: impl FnOnce(&[&Value]) -> T) -> T {
+        let stored = self.stored();
+        at(&stored.objects.values().collect::<Vec<_>>())
+    }
+
     pub fn get(&self, plural: &str, name: &str) -> Option<Value> {
         self.all(plural).into_iter().find(|one| one["metadata"]["name"] == name)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use grove_api::{OperatorConfiguration, PodCliqueSet};
+use grove_api::OperatorConfiguration;
 use grove_operator::{Identity, OperatorError, Options, WebhookAddress};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::api::{Api, Change};
+use super::api::Api;
+use super::judge::{had_reason, is_ready, unsettled};
 
 /// On pods that never become ready.
 pub const BROKEN: &str = "test/broken";
@@ -111,7 +112,9 @@ impl Cluster {
         }
         for change in self.api.take_changes() {
             if change.verb == "delete" && ["pods", "podcliques"].contains(&change.plural.as_str()) {
-                justified(&change);
+                let among: Vec<&Value> = change.among.iter().collect();
+                let had_reason = had_reason(&change.before, &among, change.at);
+                assert!(had_reason, "deleted what is wanted, current and well: {}", change.before);
                 self.deleted.push(change.before);
             }
         }
@@ -219,7 +222,7 @@ impl Cluster {
                 continue;
             }
             version = self.api.version();
-            match unsettled(&self.api) {
+            match self.api.look(unsettled) {
                 None => return,
                 Some(what) => reason = what,
             }
@@ -248,172 +251,6 @@ impl Cluster {
     }
 }
 
-pub fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    pod["metadata"]["deletionTimestamp"].is_null()
-        && conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
-}
-
 pub fn node_of(pod: &Value) -> Option<usize> {
     pod["spec"]["nodeName"].as_str()?.strip_prefix("node-")?.parse().ok()
-}
-
-pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    object["metadata"]["labels"][key].as_str().unwrap_or_default()
-}
-
-fn owner(object: &Value) -> &str {
-    object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
-}
-
-fn uid(object: &Value) -> &str {
-    object["metadata"]["uid"].as_str().unwrap_or_default()
-}
-
-fn stays(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// Fails if the operator deleted what it should have left alone: a pod that is current and not one too
-/// many, or a clique that is wanted, current and in a replica that has lost nothing for long enough.
-fn justified(change: &Change) {
-    let find = |uid_: &str| change.among.iter().find(|one| uid(one) == uid_);
-    let deleted = &change.before;
-    if change.plural == "pods" {
-        let Some(clique) = find(owner(deleted)).filter(|clique| stays(clique)) else { return };
-        let siblings = change.among.iter().filter(|one| owner(one) == uid(clique) && stays(one));
-        let surplus = siblings.count()
-            > usize::try_from(clique["spec"]["replicas"].as_i64().unwrap()).unwrap();
-        let hash = "grove.io/pod-template-hash";
-        let outdated = label(deleted, hash) != label(clique, hash);
-        assert!(surplus || outdated, "deleted a pod that is wanted and current: {deleted}");
-        return;
-    }
-    let part_of = label(deleted, "app.kubernetes.io/part-of");
-    let set = change
-        .among
-        .iter()
-        .find(|one| one["kind"] == "PodCliqueSet" && one["metadata"]["name"] == part_of);
-    let Some(set) = set.filter(|set| stays(set)) else { return };
-    let index = |object: &Value, key: &str| label(object, key).parse::<i64>().ok();
-    let replica = "grove.io/podcliqueset-replica-index";
-    if index(deleted, replica) >= set["spec"]["replicas"].as_i64() {
-        return;
-    }
-    let group_replica = "grove.io/podcliquescalinggroup-replica-index";
-    if index(deleted, group_replica).is_some() {
-        let Some(group) = find(owner(deleted)).filter(|group| stays(group)) else { return };
-        if index(deleted, group_replica) >= group["spec"]["replicas"].as_i64() {
-            return;
-        }
-    }
-    let typed: PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
-    let hashes = grove_core::hash::pod_template_hashes(&typed.spec.template);
-    let delay = grove_core::termination::delay(&typed);
-    let of_replica = change.among.iter().filter(|one| {
-        index(one, replica) == index(deleted, replica) && !one["spec"]["podSpec"].is_null()
-            || one["kind"] == "PodCliqueScalingGroup"
-    });
-    let outdated = |one: &Value| {
-        let name = one["metadata"]["name"].as_str().unwrap();
-        let template = name.rsplit('-').next().unwrap();
-        owner(one) == owner(deleted)
-            && index(one, group_replica).is_some()
-            && index(one, group_replica) == index(deleted, group_replica)
-            && hashes.get(template).map(String::as_str)
-                != Some(label(one, "grove.io/pod-template-hash"))
-    };
-    let breached = |one: &Value| {
-        let conditions = one["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.into_iter().any(|condition| {
-            let since = condition["lastTransitionTime"].as_str();
-            let since: Option<Timestamp> = since.and_then(|since| since.parse().ok());
-            let over = since.and_then(|since| since.checked_add(delay).ok());
-            condition["type"] == "MinAvailableBreached"
-                && condition["status"] == "True"
-                && over.is_some_and(|over| over <= change.at)
-        })
-    };
-    let reason = of_replica.into_iter().any(|one| outdated(one) || breached(one));
-    assert!(reason, "deleted a clique that is wanted, current and well: {deleted}");
-}
-
-/// What is not as the set says.
-pub fn unsettled(api: &Api) -> Option<String> {
-    let number = |value: &Value| value.as_i64().unwrap_or(0);
-    let name = |one: &Value| one["metadata"]["name"].as_str().unwrap().to_owned();
-    let sets = api.all("podcliquesets");
-    for (plural, objects) in [
-        ("podcliquesets", ["replicas", "availableReplicas", "updatedReplicas"]),
-        ("podcliquescalinggroups", ["replicas", "availableReplicas", "updatedReplicas"]),
-        ("podcliques", ["replicas", "readyReplicas", "updatedReplicas"]),
-    ] {
-        for one in api.all(plural) {
-            if !stays(&one) {
-                return Some(format!("{} is going", name(&one)));
-            }
-            let wanted = number(&one["spec"]["replicas"]);
-            if let Some(field) =
-                objects.iter().find(|field| number(&one["status"][**field]) != wanted)
-            {
-                return Some(format!("{}: {field} is not {wanted}", name(&one)));
-            }
-            if one["status"]["observedGeneration"] != one["metadata"]["generation"] {
-                return Some(format!("{} has not observed its generation", name(&one)));
-            }
-            let progress = &one["status"]["updateProgress"];
-            if !progress.is_null() && progress["updateEndedAt"].is_null() {
-                return Some(format!("{}: its update runs", name(&one)));
-            }
-            let conditions = one["status"]["conditions"].as_array().into_iter().flatten();
-            let bad = |one: &Value| {
-                let type_ = one["type"].as_str().unwrap();
-                type_ == "GangTerminationInProgress"
-                    || type_ == "MinAvailableBreached" && one["status"] != "False"
-            };
-            if conditions.into_iter().any(bad) {
-                return Some(format!("{} is breached", name(&one)));
-            }
-        }
-    }
-    let mut wanted_cliques = 0;
-    for set in &sets {
-        let typed: PodCliqueSet = serde_json::from_value(set.clone()).unwrap();
-        let hashes = grove_core::hash::pod_template_hashes(&typed.spec.template);
-        let layout = grove_core::layout::Layout::of(&typed);
-        for replica in 0..layout.replicas() {
-            let mut places = layout.standalone_cliques(replica);
-            for group in layout.groups() {
-                let group_name = layout.scaling_group_name(replica, group);
-                let live = api.get("podcliquescalinggroups", &group_name);
-                let Some(live) = live else { return Some(format!("{group_name} is missing")) };
-                let replicas = u32::try_from(number(&live["spec"]["replicas"])).unwrap();
-                places.extend(
-                    (0..replicas).flat_map(|one| layout.member_cliques(replica, group, one)),
-                );
-            }
-            wanted_cliques += places.len();
-            for place in places {
-                let Some(clique) = api.get("podcliques", &place.name) else {
-                    return Some(format!("{} is missing", place.name));
-                };
-                let hash = hashes[&place.template.name].as_str();
-                if label(&clique, "grove.io/pod-template-hash") != hash {
-                    return Some(format!("{} has another template", place.name));
-                }
-                let pods = api.all("pods");
-                let pods = pods.iter().filter(|pod| owner(pod) == uid(&clique));
-                let current = |pod: &&Value| {
-                    stays(pod) && is_ready(pod) && label(pod, "grove.io/pod-template-hash") == hash
-                };
-                let (all, good) = (pods.clone().count(), pods.filter(current).count());
-                let wanted = usize::try_from(number(&clique["spec"]["replicas"])).unwrap();
-                if (all, good) != (wanted, wanted) {
-                    return Some(format!("{}: {good} of {all} pods are current", place.name));
-                }
-            }
-        }
-    }
-    let cliques = api.all("podcliques").len();
-    (cliques != wanted_cliques).then(|| format!("{cliques} cliques instead of {wanted_cliques}"))
 }

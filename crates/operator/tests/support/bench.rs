@@ -99,6 +99,20 @@ pub fn pod(namespace: &Namespace, clique: &str, index: u32) -> Arc<Value> {
     pods.get(&host).unwrap_or_else(|| panic!("{}: there is no {host}", namespace.name)).clone()
 }
 
+/// The status of a pod whose containers have failed for good, or are well again.
+pub fn health(pod: &Value, is_well: bool) -> Value {
+    let mut conditions = pod["status"]["conditions"].clone();
+    for one in conditions.as_array_mut().unwrap() {
+        if one["type"] == "Ready" {
+            one["status"] = json!(if is_well { "True" } else { "False" });
+        }
+    }
+    let ended = if is_well { Value::Null } else { json!({ "exitCode": 1 }) };
+    let containers = json!([{ "name": "c", "ready": is_well, "started": is_well, "image": "busybox",
+        "imageID": "", "restartCount": 1, "lastState": { "terminated": ended } }]);
+    json!({ "status": { "conditions": conditions, "containerStatuses": containers } })
+}
+
 /// Deletes a pod that does not go before its finalizer is removed.
 pub async fn hold_terminating(namespace: &Namespace, pod: &Value) -> String {
     let name = name_of(pod);

@@ -36,7 +36,12 @@ impl Failures {
 
 /// Runs all cases.
 pub async fn run(cases: Vec<Case>) -> Failures {
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    run_at_once(AT_ONCE, cases).await
+}
+
+/// Runs all cases, this many at a time.
+pub async fn run_at_once(number: usize, cases: Vec<Case>) -> Failures {
+    let room = Arc::new(Semaphore::new(number));
     let mut running = JoinSet::new();
     for (name, case) in cases {
         let room = room.clone();

@@ -28,6 +28,8 @@ pub struct State {
     pub objects: BTreeMap<(Kind, String), Arc<Value>>,
     /// Every version ever seen, in the order in which its kind went through it.
     pub history: Vec<(Kind, Arc<Value>)>,
+    /// Places in the history of versions with which their objects were gone.
+    pub gone: BTreeSet<usize>,
 }
 
 type Namespaces = Arc<Mutex<BTreeMap<String, Arc<watch::Sender<State>>>>>;
@@ -109,6 +111,7 @@ fn note(namespaces: &Namespaces, kind: Kind, object: Value, gone: bool) {
     sender(namespaces, &namespace).send_modify(|state| {
         state.history.push((kind, object.clone()));
         if gone {
+            state.gone.insert(state.history.len() - 1);
             state.objects.remove(&key);
         } else {
             state.objects.insert(key, object);

@@ -12,6 +12,7 @@
 pub mod bench;
 pub mod cases;
 pub mod devices;
+pub mod judge;
 pub mod kinds;
 pub mod mirror;
 pub mod picture;

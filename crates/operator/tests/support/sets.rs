@@ -68,3 +68,14 @@ pub fn with_replicas(mut set: Value, replicas: i32) -> Value {
     set["spec"]["replicas"] = json!(replicas);
     set
 }
+
+/// The patch that gives cliques of a stored set another template: one of them, or all.
+pub fn new_image(set: &Value, clique: Option<&str>, image: &str) -> Value {
+    let mut cliques = set["spec"]["template"]["cliques"].clone();
+    for one in cliques.as_array_mut().unwrap() {
+        if clique.is_none_or(|clique| one["name"] == clique) {
+            one["spec"]["podSpec"]["containers"][0]["image"] = image.into();
+        }
+    }
+    json!({ "spec": { "template": { "cliques": cliques } } })
+}

@@ -124,6 +124,21 @@ fn what_a_backend_prepared_stays() {
 }
 
 #[test]
+fn what_is_put_on_one_pod_is_on_no_other() {
+    let mut clique = clique(&json!({ "containers": [{ "name": "c" }] }), &[]);
+    clique.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into());
+    let before = clique.clone();
+    let context = context(&clique, &[]);
+    let mut first = draft(&context, 0).unwrap();
+    first["metadata"]["annotations"]["queue"] = json!("q");
+
+    let second = draft(&context, 1).unwrap();
+
+    assert_eq!(second["metadata"]["annotations"], json!({ "a": "b" }));
+    assert_eq!(clique, before);
+}
+
+#[test]
 fn broken_cliques_are_reported_with_what_to_do() {
     let mut gangless = clique(&json!({}), &[]);
     gangless.metadata.labels = None;

@@ -179,3 +179,35 @@ fn after_a_termination_only_members_that_say_so_are_healthy() {
     run.report(&idle(Some("A")));
     assert_eq!(run.object.status.as_ref().unwrap().conditions[0].status, "False");
 }
+
+#[test]
+fn a_group_that_never_was_healthy_has_lost_nothing_after_an_update() {
+    use crate::termination::group_breached_since;
+    let mut run = Run::new(1, 1);
+    run.object.metadata.creation_timestamp = Some(super::super::stamp(at(0)));
+    run.replicas[0].judged = GroupReplica::default();
+    let breached = |run: &Run| {
+        let all = &run.object.status.as_ref().unwrap().conditions;
+        let one = all.iter().find(|one| one.type_ == "MinAvailableBreached").unwrap();
+        (one.status.clone(), group_breached_since(&run.object).is_some())
+    };
+    let is = |status: &str, lost: bool| (status.to_owned(), lost);
+    run.report(&idle(Some("A")));
+    assert_eq!(breached(&run), is("True", false), "it was not scheduled");
+    run.clock = 100;
+    run.change();
+    run.report(&rolling("B", 0));
+    assert_eq!(breached(&run), is("Unknown", false));
+    run.replace(&rolling("B", 0));
+    run.replicas[0].judged = GroupReplica { healthy: true, ..GroupReplica::default() };
+    run.report(&rolling("B", 0));
+    run.replicas[0].judged = GroupReplica::default();
+    run.report(&rolling("B", 0));
+    assert_eq!(breached(&run), is("True", false), "it still is not");
+    run.replicas[0] = READY;
+    run.report(&rolling("B", 0));
+    assert_eq!(breached(&run), is("False", false));
+    run.replicas[0].judged = GroupReplica::default();
+    run.report(&rolling("B", 0));
+    assert_eq!(breached(&run), is("True", true), "now it has lost something");
+}

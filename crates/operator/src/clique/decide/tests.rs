@@ -30,6 +30,7 @@ fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Pl
         template_hash: "hash".to_owned(),
         gang,
         base_scheduled,
+        group_recovers: false,
         pod_claims: PodClaims::default(),
     }
 }
