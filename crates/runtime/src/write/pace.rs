@@ -14,8 +14,6 @@ use crate::metrics::Metrics;
 
 const MOST: f64 = 64.0;
 const FEWEST: f64 = 2.0;
-/// So many writes at once are nothing special.
-const FEW: usize = 4;
 /// Without a Retry-After.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -57,6 +55,13 @@ impl Pace {
         Admission::Now
     }
 
+    /// Whether most of the places are taken, or none may be.
+    fn is_busy(&self, now: Instant) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "at most 64")]
+        let in_flight = self.in_flight as f64;
+        in_flight > self.bound / 2.0 || now < self.resume_at
+    }
+
     fn ended(&mut self) {
         self.in_flight -= 1;
     }
@@ -92,10 +97,10 @@ impl Pacer {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether more than a few writes are under way, or none may be.
+    /// Whether most of the places are taken, or none may be.
     pub(super) fn is_busy(&self) -> bool {
-        let pace = self.pace();
-        pace.in_flight > FEW || self.clock.now() < pace.resume_at
+        let now = self.clock.now();
+        self.pace().is_busy(now)
     }
 
     /// Waits for a place.
@@ -166,6 +171,19 @@ mod tests {
         assert_eq!(pace.admit(at(0)), Admission::Later);
         pace.ended();
         assert_eq!(pace.admit(at(0)), Admission::Now);
+    }
+
+    #[test]
+    fn it_is_busy_when_most_places_are_taken_and_while_none_may_be() {
+        let mut pace = Pace::new();
+        (0..32).for_each(|_| assert_eq!(pace.admit(at(0)), Admission::Now));
+        assert!(!pace.is_busy(at(0)));
+        assert_eq!(pace.admit(at(0)), Admission::Now);
+        assert!(pace.is_busy(at(0)));
+        (0..33).for_each(|_| pace.ended());
+        pace.throttled(at(0), at(10), Duration::from_secs(2));
+        assert!(pace.is_busy(at(2000)));
+        assert!(!pace.is_busy(at(2010)));
     }
 
     #[test]
