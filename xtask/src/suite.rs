@@ -147,7 +147,9 @@ impl Suite {
         }
         toolbox.ensure(&parts)?;
         let command = self.cargo_test();
-        let arguments: Vec<&str> = ["--ignored"].into_iter().chain(filter).collect();
+        // A program starts a control plane for each test: there are several at once already.
+        let arguments = ["--ignored", "--test-threads=1"];
+        let arguments: Vec<&str> = arguments.into_iter().chain(filter).collect();
         let result = self.tests("real control plane", |log| match programs::build(command, log)? {
             Some(programs) => programs::run(programs, &arguments, log),
             None => Ok(false),

@@ -79,10 +79,11 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// How the pods of a gang are made and deleted, where the scheduler cares.
-    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Handling {
+    /// How the pods of a gang are made and deleted, where the scheduler counts them. Those that are being
+    /// deleted count too, so a gang that is made anew stays gated until they are gone.
+    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
         let _ = (gang, objects);
-        Handling::default()
+        None
     }
 
     /// Cleans up what the garbage collector does not find, for a gang that is being deleted.

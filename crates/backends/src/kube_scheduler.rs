@@ -80,20 +80,15 @@ impl Backend for KubeScheduler {
         self.gang_scheduling
     }
 
-    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Handling {
-        let Some(api) = Api::served(objects).filter(|_| self.gang_scheduling) else {
-            return Handling::default();
-        };
+    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
+        let api = Api::served(objects).filter(|_| self.gang_scheduling)?;
         let form = Form::of(gang, api, objects);
-        if form == Form::Untold {
-            return Handling::default();
-        }
-        Handling {
+        (form != Form::Untold).then(|| Handling {
             // Members are placed one after the other, each with as many pods as there is room for.
             minimum_first: matches!(form, Form::Tree | Form::Flat),
             by_index: form == Form::Flat,
             gated_pods_block: api != Api::V1alpha2,
-        }
+        })
     }
 
     fn prepare_pods<'a>(

@@ -16,7 +16,7 @@ mod gate;
 
 pub use balance::{Balance, IndexError, balance};
 pub use build::{BuildError, PodContext, draft, finish};
-pub use gate::{Gang, GangPods, GateDecision, Hold, gates, is_scheduled};
+pub use gate::{Gang, GangPods, GateDecision, Hold, gates, is_scheduled, restarts_after};
 
 /// What the rules need to know about a pod.
 #[derive(Clone, Debug, Default, PartialEq)]

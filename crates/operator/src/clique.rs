@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition, labels};
@@ -34,8 +35,11 @@ mod observe;
 #[cfg(test)]
 mod testkit;
 
-use decide::{Decision, Setup, Surplus, decide, report};
+use decide::{Decision, Handled, Setup, Surplus, decide, report};
 use observe::{Observed, observe};
+
+/// A node that has not removed a pod so long after its grace period is lost, and nobody waits for it.
+const PATIENCE_WITH_NODES: Duration = Duration::from_secs(30);
 
 /// The queue of this controller. A PodClique is woken by what [`observe`] looks at, no more.
 pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<ObjectKey> {
@@ -56,15 +60,15 @@ pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<Obje
     let waiting_for = waiting(world);
     let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
     queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
-    // Pods above the minimum may have to wait for their own gang.
+    // Pods above the minimum may have to wait for their own gang, new ones for those that are going.
     if backends.all().any(Backend::follows_pods) {
         let (of_gang, backends) = (world.clone(), backends.clone());
-        let short_members = move |pod: &Pod| {
+        let unfinished_members = move |pod: &Pod| {
             let gang = pod.gang().and_then(|gang| of_gang.gangs.store.get(&gang));
             let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
-            gang.map(|gang| of_gang.short_members(&gang)).unwrap_or_default()
+            gang.map(|gang| of_gang.unfinished_members(&gang)).unwrap_or_default()
         };
-        queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, short_members);
+        queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, unfinished_members);
     }
     let of_set = world.clone();
     let in_set = move |set: &Set| keys(of_set.cliques.of(&set.meta.key));
@@ -102,14 +106,10 @@ pub(crate) async fn reconcile(
     let Some(observed) = observe(&context.world, &attempt.key) else {
         return Ok(None);
     };
-    let (surplus, ungate_first) = handling(context, &observed);
-    let preparation = prepare(context, &attempt, &observed, surplus).await;
-    let setup = Setup {
-        preparation: &preparation,
-        init_image: context.init_image.as_deref(),
-        surplus,
-        ungate_first,
-    };
+    let handled = handling(context, &observed);
+    let preparation = prepare(context, &attempt, &observed, handled.surplus).await;
+    let init_image = context.init_image.as_deref();
+    let setup = Setup { preparation: &preparation, init_image, handled };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
@@ -131,7 +131,8 @@ pub(crate) async fn reconcile(
             } else {
                 Outcome::Complete { generation }
             };
-            write_status(context, &attempt, &observed, outcome).await
+            let due = write_status(context, &attempt, &observed, outcome).await?;
+            Ok(context.earlier(due, handled.gated_until))
         }
         Some(error) => {
             if let Some(last) = error.report(context.env.clock.wall()) {
@@ -143,26 +144,35 @@ pub(crate) async fn reconcile(
     }
 }
 
-/// How the scheduler wants the pods above the minimum, and whether gated pods lose their gate before they
-/// are deleted.
-fn handling(context: &Context, observed: &Observed) -> (Surplus, bool) {
-    let nothing = (Surplus::default(), false);
-    let Some(place) = &observed.place else { return nothing };
-    let Some(gang) = &place.gang else { return nothing };
+/// How the scheduler wants the pods of the gang to be made and deleted.
+fn handling(context: &Context, observed: &Observed) -> Handled {
+    let Some(gang) = observed.place.as_ref().and_then(|place| place.gang.as_ref()) else {
+        return Handled::default();
+    };
     let backend = context.backends.for_gang(&gang.object);
-    if !backend.follows_pods() {
-        return nothing;
-    }
-    let handling = backend.handling(&gang.object, &context.world.scheduler_objects);
+    let objects = &context.world.scheduler_objects;
+    let Some(handling) = backend.handling(&gang.object, objects) else {
+        return Handled::default();
+    };
     let pods = context.world.gang_pods(gang);
     let mut members = gang.object.spec.pod_groups.iter();
+    let needed: i32 = members.clone().map(|member| member.min_replicas).sum();
     let member = members.find(|member| *member.name == *observed.clique.meta.key.name);
     let minimum = member.and_then(|member| u32::try_from(member.min_replicas).ok());
     let surplus = Surplus {
         held_from: minimum.filter(|_| handling.minimum_first && !pods.scheduled),
         kept_below: minimum.filter(|_| handling.by_index).unwrap_or_default(),
     };
-    (surplus, handling.gated_pods_block && pods.waiting)
+    // A single pod cannot be placed in part.
+    let restarts = (needed > 1)
+        .then(|| context.world.restarts_after(&gang.meta.key))
+        .flatten()
+        .map(|gone_by| gone_by + PATIENCE_WITH_NODES);
+    Handled {
+        surplus,
+        ungate_first: handling.gated_pods_block && pods.waiting,
+        gated_until: restarts.filter(|until| context.env.clock.wall() < *until),
+    }
 }
 
 /// What the scheduler wants to find in the pods that are missing.

@@ -8,13 +8,14 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
     PodGang, labels,
 };
-use grove_backends::{Cached, Registry};
-use grove_core::pods::GangPods;
+use grove_backends::{Backend, Cached, Registry};
+use grove_core::pods::{self, GangPods};
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
+use jiff::Timestamp;
 
 use crate::claims;
 use crate::objects::{Object, Pod, Raw, Revision, Set};
@@ -49,6 +50,8 @@ pub(crate) struct World {
     pub(crate) gangs: BySet<Object<PodGang>>,
     pub(crate) pods: Store<Pod>,
     pods_by_clique: Index,
+    /// Only when a scheduler cares for more than the pods of one clique.
+    pods_by_gang: Option<Index>,
     pub(crate) services: BySet<Raw>,
     pub(crate) autoscalers: BySet<Raw>,
     pub(crate) service_accounts: Store<MetaView>,
@@ -201,6 +204,9 @@ impl World {
         let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
         let pods_by_clique = pods.index(|pod| pod.clique().map(ToString::to_string));
+        let follows_pods = backends.all().any(Backend::follows_pods);
+        let pods_by_gang =
+            follows_pods.then(|| pods.index(|pod| pod.gang().map(|gang| gang.to_string())));
         let compute_domains = mnnvl.then(|| {
             let declared = caches.declare(managed(Resource::of::<ComputeDomain>())).optional();
             indexed(caches, declared)
@@ -214,6 +220,7 @@ impl World {
             cliques_by_base_gang,
             pods: caches.start(pods),
             pods_by_clique,
+            pods_by_gang,
             groups: by_set(caches, Selection::all(Resource::of::<PodCliqueScalingGroup>())),
             gangs: by_set(caches, Selection::all(Resource::of::<PodGang>())),
             services: by_set(caches, managed(SERVICES)),
@@ -257,17 +264,24 @@ impl World {
         )
     }
 
-    /// The members of a gang that do not have all their pods.
-    pub(crate) fn short_members(&self, gang: &Object<PodGang>) -> Vec<ObjectKey> {
+    /// Until when a gang that is made anew waits for its former pods, those of former cliques included.
+    pub(crate) fn restarts_after(&self, gang: &ObjectKey) -> Option<Timestamp> {
+        let pods = self.pods.by(self.pods_by_gang?, &gang.to_string());
+        pods::restarts_after(pods.iter().map(|pod| (&pod.observed, pod.meta().gone_by)))
+    }
+
+    /// The members of a gang whose pods are not all there, or not all let go.
+    pub(crate) fn unfinished_members(&self, gang: &Object<PodGang>) -> Vec<ObjectKey> {
         let namespace = &gang.meta.key.namespace;
         let members = gang.object.spec.pod_groups.iter();
         let members = members.filter_map(|member| self.cliques.get(namespace, &member.name));
-        let is_short = |clique: &Object<PodClique>| {
+        let is_unfinished = |clique: &Object<PodClique>| {
             let pods = self.pods_of(&clique.meta.uid);
-            let staying = pods.iter().filter(|pod| !pod.observed.deleting).count();
-            usize::try_from(clique.object.spec.replicas).is_ok_and(|wanted| staying < wanted)
+            let released = |pod: &&Arc<Pod>| !pod.observed.deleting && !pod.observed.has_gate;
+            let released = pods.iter().filter(released).count();
+            usize::try_from(clique.object.spec.replicas).is_ok_and(|wanted| released < wanted)
         };
-        members.filter(|one| is_short(one)).map(|one| one.meta.key.clone()).collect()
+        members.filter(|one| is_unfinished(one)).map(|one| one.meta.key.clone()).collect()
     }
 
     /// The cliques whose gang waits for this base gang.

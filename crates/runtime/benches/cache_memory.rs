@@ -103,6 +103,7 @@ impl From<Pod> for TypedPod {
             generation: 0,
             created: None,
             deleting: false,
+            gone_by: None,
             labels: meta.labels.iter().flatten().collect(),
             controller: None,
         };

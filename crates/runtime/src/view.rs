@@ -12,7 +12,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::resource::{ObjectKey, Uid};
@@ -39,6 +39,8 @@ pub struct Meta {
     pub created: Option<Timestamp>,
     /// Whether the object is being deleted.
     pub deleting: bool,
+    /// When it should be gone, grace period included, if it is being deleted.
+    pub gone_by: Option<Timestamp>,
     /// Labels.
     pub labels: Labels,
     /// The owner that controls the object.
@@ -64,6 +66,7 @@ impl From<&ObjectMeta> for Meta {
             generation: typed.generation.unwrap_or_default(),
             created: typed.creation_timestamp.as_ref().map(|time| time.0),
             deleting: typed.deletion_timestamp.is_some(),
+            gone_by: typed.deletion_timestamp.as_ref().map(|time| time.0),
             labels: typed.labels.iter().flatten().collect(),
             controller: controller.map(|owner| {
                 Box::new(Owner {
@@ -118,8 +121,7 @@ struct RawMeta {
     #[serde(default)]
     generation: i64,
     creation_timestamp: Option<Timestamp>,
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
+    deletion_timestamp: Option<Timestamp>,
     #[serde(default)]
     labels: Labels,
     #[serde(default)]
@@ -158,6 +160,7 @@ impl From<RawMeta> for Meta {
             generation: raw.generation,
             created: raw.creation_timestamp,
             deleting: raw.deletion_timestamp.is_some(),
+            gone_by: raw.deletion_timestamp,
             labels: raw.labels,
             controller: controller.map(|raw| Box::new(raw.into())),
         }
@@ -238,6 +241,7 @@ mod tests {
 
         assert_eq!(meta.key, ObjectKey::new("team-a", "a"));
         assert_eq!((meta.resource_version, meta.generation, meta.deleting), (12, 0, true));
+        assert_eq!(meta.gone_by, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(meta.labels.iter().collect::<Vec<_>>(), [("a", ""), ("b", "2")]);
         assert_eq!(meta.labels.get("b"), Some("2"));
         assert_eq!(meta.labels.get("c"), None);

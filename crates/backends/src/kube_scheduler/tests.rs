@@ -94,17 +94,17 @@ fn pods_wait_for_the_groups_that_they_name() {
 fn minima_come_first_where_a_gang_has_several_members() {
     let of = |cluster: &Given| gangs().handling(&gang(), cluster);
     let [nothing, old, flat, tree] = clusters();
-    assert_eq!(of(&nothing), Handling::default());
+    assert_eq!(of(&nothing), None);
     let split = Handling { minimum_first: true, by_index: true, gated_pods_block: true };
-    assert_eq!(of(&old), Handling { gated_pods_block: false, ..split });
-    assert_eq!(of(&flat), split);
-    assert_eq!(of(&tree), Handling { by_index: false, ..split });
+    assert_eq!(of(&old), Some(Handling { gated_pods_block: false, ..split }));
+    assert_eq!(of(&flat), Some(split));
+    assert_eq!(of(&tree), Some(Handling { by_index: false, ..split }));
     let mut alone = gang();
     alone.spec.pod_groups.truncate(1);
     let handling = gangs().handling(&alone, &tree);
-    assert_eq!(handling, Handling { gated_pods_block: true, ..Handling::default() });
+    assert_eq!(handling, Some(Handling { gated_pods_block: true, ..Handling::default() }));
     let off = KubeScheduler { gang_scheduling: false };
-    assert_eq!(off.handling(&gang(), &tree), Handling::default());
+    assert_eq!(off.handling(&gang(), &tree), None);
 }
 
 #[test]

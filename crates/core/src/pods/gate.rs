@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use grove_api::{PodGang, condition, pod_gang::PodGangSpec};
+use jiff::Timestamp;
 
 use super::ObservedPod;
 
@@ -55,6 +56,23 @@ impl GangPods {
     }
 }
 
+/// Until when the pods of a gang that is made anew stay gated, given all its pods and when those that go
+/// should be gone. A scheduler that counts pods still counts the going ones, and would place the first
+/// new ones beside them, one by one. As long as a pod stays on its node, only parts of the gang are
+/// replaced, and nothing has to wait.
+pub fn restarts_after<'a>(
+    pods: impl IntoIterator<Item = (&'a ObservedPod, Option<Timestamp>)>,
+) -> Option<Timestamp> {
+    let mut last = None;
+    for (pod, gone_by) in pods {
+        if pod.on_node && !pod.deleting && pod.is_active() {
+            return None;
+        }
+        last = last.max(gone_by);
+    }
+    last
+}
+
 /// Which gates may be lifted now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GateDecision<'a> {
@@ -75,6 +93,8 @@ pub enum Hold {
     BaseNotScheduled,
     /// The gang does not list the pod.
     NotReferenced,
+    /// The gang is made anew, and [its former pods](restarts_after) are still there.
+    FormerPods,
 }
 
 /// Decides about the gated pods of one PodClique.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     Gang, GangPods, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, gates,
-    index_of, is_scheduled,
+    index_of, is_scheduled, restarts_after,
     testkit::{any_pods, pod, running},
 };
 
@@ -187,6 +187,25 @@ fn pods_that_are_kept_go_after_all_others() {
     assert_eq!(gone(3, 0), ["a"]);
     assert_eq!(gone(3, 2), ["c"]);
     assert_eq!(gone(1, 2), ["c", "d", "a"]);
+}
+
+#[test]
+fn a_gang_that_is_made_anew_waits_for_the_last_of_its_former_pods() {
+    let at = |second| jiff::Timestamp::from_second(second).unwrap();
+    let (new, stays) = (pod("new", 0), running("stays", 0));
+    let going = ObservedPod { deleting: true, ..running("going", 0) };
+    let ended = ObservedPod { phase: Phase::Succeeded, ..running("ended", 0) };
+    let cases: [(&str, Vec<_>, Option<i64>); 5] = [
+        ("the first pods of a gang", vec![(&new, None)], None),
+        ("all are going", vec![(&going, Some(7)), (&new, None), (&going, Some(9))], Some(9)),
+        ("one stays", vec![(&going, Some(7)), (&stays, None), (&new, None)], None),
+        ("one has done its work", vec![(&going, Some(7)), (&ended, None)], Some(7)),
+        ("all are gone", vec![(&new, None), (&new, None)], None),
+    ];
+    for (what, pods, until) in cases {
+        let pods = pods.into_iter().map(|(pod, gone_by)| (pod, gone_by.map(at)));
+        assert_eq!(restarts_after(pods), until.map(at), "{what}");
+    }
 }
 
 #[test]

@@ -10,7 +10,9 @@ use grove_api::{PodClique, finalizers, labels};
 use grove_backends::Preparation;
 use grove_core::children::owner;
 use grove_core::layout::Layout;
-use grove_core::pods::{self, Balance, BuildError, IndexError, ObservedPod, PodContext};
+use grove_core::pods::{
+    self, Balance, BuildError, GateDecision, Hold, IndexError, ObservedPod, PodContext,
+};
 use grove_core::status::{self, CliqueFacts, Outcome};
 use grove_core::termination::{clique_breached_since, clique_will_be_breached_since, missed_since};
 use grove_core::update;
@@ -36,9 +38,17 @@ pub(super) struct Setup<'a> {
     /// What the scheduler wants to find in new pods, or why it cannot be had.
     pub(super) preparation: &'a Result<Preparation, ReconcileError>,
     pub(super) init_image: Option<&'a str>,
+    pub(super) handled: Handled,
+}
+
+/// How the scheduler wants the pods of the gang to be made and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Handled {
     pub(super) surplus: Surplus,
     /// Pods of the gang wait, and a gated one that is deleted would go on to hold them up.
     pub(super) ungate_first: bool,
+    /// The gang is made anew, and waits for its former pods until then.
+    pub(super) gated_until: Option<Timestamp>,
 }
 
 /// What becomes of the pods above the minimum of the gang's member.
@@ -72,7 +82,7 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
         return Decision { plan: take_over(observed, place, &pods), ..Decision::default() };
     }
     let mut problem = None;
-    let (balance, held) = balance(observed, place, setup.surplus).unwrap_or_else(|error| {
+    let (balance, held) = balance(observed, place, setup.handled.surplus).unwrap_or_else(|error| {
         problem = Some(ReconcileError::rule(error.code(), error));
         (Balance::default(), false)
     });
@@ -83,7 +93,10 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let claims = claims(observed, place);
     problem = problem.or(claims.problem);
     let name = &observed.clique.meta.key.name;
-    let gates = pods::gates(name, &observed.pods, place.gang());
+    let mut gates = pods::gates(name, &observed.pods, place.gang());
+    if setup.handled.gated_until.is_some() && !gates.lift.is_empty() {
+        gates = GateDecision { lift: Vec::new(), hold: Some(Hold::FormerPods) };
+    }
     let outdated = update::clique::outdated(&place.update(observed), &place.rollout());
     let goes =
         |pod: &ObservedPod| [&balance.delete, &outdated].iter().any(|all| all.contains(&pod));
@@ -95,7 +108,7 @@ pub(super) fn decide(observed: &Observed, setup: Setup<'_>) -> Decision {
     let deletes = (balance.delete.iter().map(|pod| (pod, "one too many")))
         .chain(outdated.map(|pod| (pod, "its template is outdated")));
     let deletes: Vec<_> = deletes.collect();
-    let blocking = deletes.iter().filter(|(pod, _)| setup.ungate_first && pod.has_gate);
+    let blocking = deletes.iter().filter(|(pod, _)| setup.handled.ungate_first && pod.has_gate);
     plan.step(blocking.filter_map(|(pod, _)| lift(observed, pod)));
     let deletes = deletes.into_iter().filter_map(|(pod, reason)| {
         Some(converge::delete(PODS, observed.stored.get(&pod.name)?.meta(), reason))

@@ -198,9 +198,9 @@ impl Wanted<'_> {
         let none = Vec::new();
         let pods = |clique: &str| self.seen.pods.get(clique).unwrap_or(&none);
         let live = self.seen.gangs.get(&place.name);
-        let minimum_first = live.is_some_and(|live| {
-            backends.for_gang(&live.object).handling(&live.object, objects).minimum_first
-        });
+        let handling =
+            live.and_then(|live| backends.for_gang(&live.object).handling(&live.object, objects));
+        let minimum_first = handling.is_some_and(|handling| handling.minimum_first);
         let member = |name: &str| {
             let clique = self.seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
             let mut wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();

@@ -1,18 +1,19 @@
 //! What holds wherever the scheduler knows gangs.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Room, bound, ever_bound, groups_of, is_refused, until_bound, until_refused};
-use crate::support::bench::{Bench, rules, scale};
+use super::{Room, bound, ever_bound, groups_of, is_refused, uid, until_bound, until_refused};
+use crate::support::bench::{Bench, pod, release, rules, scale};
 use crate::support::kinds::{CLIQUES, PODS, SETS};
-use crate::support::mirror::{Namespace, condition, text};
-use crate::support::sets::{group, set, with_replicas};
+use crate::support::mirror::{Namespace, State, condition, name_of, text};
+use crate::support::sets::{clique, group, new_image, set, with_replicas};
 
 rules! {
     "a gang of cliques and a group is placed whole, and scaled gangs apart": whole,
     "of ten gangs with room for five exactly five are placed": ten,
     "minima come first, and pods above them as far as there is room": surplus,
     "a waiting pod that is deleted is replaced and holds nobody up": replaced,
+    "a gang that is made anew waits for the last of its former pods": anew,
 }
 
 async fn whole(bench: Bench, namespace: Namespace) {
@@ -137,4 +138,60 @@ async fn replaced(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.look(ever_bound), 0);
     room.resize(&namespace, 3).await;
     namespace.until_complete(3).await;
+}
+
+/// An update makes the gang of the second group replica anew, and one of its pods does not go. The
+/// scheduler would count that pod, and place new ones before all of them are there.
+async fn anew(bench: Bench, namespace: Namespace) {
+    let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 2)];
+    let set = set("x", &cliques, &[group("g", &["leader", "worker"], 2, 1)]);
+    bench.deploy(&namespace, &set, 7).await;
+    let members = ["x-0-g-1-leader", "x-0-g-1-worker"];
+    let former = pod(&namespace, members[1], 0);
+    let (former, name) = (uid(&former).to_owned(), name_of(&former));
+    let held = json!({ "metadata": { "finalizers": ["somebody.else/waits"] } });
+    namespace.patch(PODS, &name, held).await;
+    let image = |state: &State, clique: &str| {
+        let clique = state.get(CLIQUES, clique);
+        clique.map(|clique| clique["spec"]["podSpec"]["containers"][0]["image"].clone())
+    };
+
+    namespace.patch(SETS, "x", new_image(&namespace.object(SETS, "x"), None, "busybox:2")).await;
+    let new = |state: &State| -> Vec<Value> {
+        let pods = members.iter().flat_map(|member| state.pods_of(member).into_values());
+        let pods = pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        pods.map(|pod| Value::clone(&pod)).collect()
+    };
+    namespace
+        .until_is("the gang is made anew", |state| {
+            let is_new = |one: &&str| image(state, one) == Some(json!("busybox:2"));
+            members.iter().all(is_new) && new(state).len() == 3
+        })
+        .await;
+    // What comes later is placed, so these could have been.
+    namespace.create(SETS, &with_name(&set, "witness")).await;
+    namespace
+        .until_is("the witness is placed", |state| bound(state, "witness-0-g-1-worker") == 2)
+        .await;
+    namespace.look(|state| {
+        assert!(state.of(PODS).iter().any(|pod| uid(pod) == former), "it is still going");
+        for pod in new(state) {
+            assert!(pod["spec"]["nodeName"].is_null(), "{} was placed", name_of(&pod));
+        }
+    });
+
+    release(&namespace, &name).await;
+    namespace
+        .until_is("all are placed and updated", |state| {
+            let status = &state.get(SETS, "x").unwrap()["status"];
+            members.iter().map(|one| bound(state, one)).sum::<usize>() == 3
+                && status["updatedReplicas"] == 1
+        })
+        .await;
+}
+
+fn with_name(set: &Value, name: &str) -> Value {
+    let mut set = set.clone();
+    set["metadata"]["name"] = json!(name);
+    set
 }

@@ -398,6 +398,16 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
 /// A line for each object: enough to see what is missing.
 impl std::fmt::Display for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for event in self.of(EVENTS) {
+            let about = &event["involvedObject"];
+            if SETS.name == about["kind"] {
+                let [name, reason, message] =
+                    [&about["name"], &event["reason"], &event["message"]].map(text);
+                let [version, time] =
+                    [&event["metadata"]["resourceVersion"], &event["lastTimestamp"]].map(text);
+                writeln!(f, "  {time} {version} {name} tells {reason}: {message}")?;
+            }
+        }
         for ((kind, name), object) in self.objects.iter().filter(|((kind, _), _)| *kind != EVENTS) {
             let mut line = format!("  {} {name}", kind.name);
             if !object["metadata"]["deletionTimestamp"].is_null() {

@@ -14,12 +14,11 @@ static PREPARATION: LazyLock<Result<Preparation, ReconcileError>> =
     LazyLock::new(|| Ok(Preparation::merge(json!({ "spec": { "schedulerName": "kai" } }))));
 
 fn setup() -> Setup<'static> {
-    Setup {
-        preparation: &PREPARATION,
-        init_image: Some("initc:1"),
-        surplus: Surplus::default(),
-        ungate_first: false,
-    }
+    Setup { preparation: &PREPARATION, init_image: Some("initc:1"), handled: Handled::default() }
+}
+
+fn handled(handled: Handled) -> Setup<'static> {
+    Setup { handled, ..setup() }
 }
 
 fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Place {
@@ -121,7 +120,7 @@ fn pods_above_the_minimum_are_held_until_they_may_come() {
     let held = Surplus { held_from: Some(2), kept_below: 0 };
     let hosts = |pods: Vec<Arc<Pod>>, surplus| {
         let seen = observed(wants_four(), pods);
-        let decision = decide(&seen, Setup { surplus, ..setup() });
+        let decision = decide(&seen, handled(Handled { surplus, ..Handled::default() }));
         let hosts: Vec<_> = (decision.plan.writes().iter())
             .map(|write| match &write.verb {
                 Verb::Create { body } => body["spec"]["hostname"].as_str().unwrap().to_owned(),
@@ -143,12 +142,25 @@ fn pods_above_the_minimum_are_held_until_they_may_come() {
 fn a_gated_pod_that_would_block_others_loses_its_gate_before_it_goes() {
     let one = || changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
     let told = |ungate_first| {
-        let decision =
-            decide(&observed(one(), pods(&["p", "q"])), Setup { ungate_first, ..setup() });
-        lines(&decision.plan)
+        let setup = handled(Handled { ungate_first, ..Handled::default() });
+        lines(&decide(&observed(one(), pods(&["p", "q"])), setup).plan)
     };
     assert_eq!(told(false), ["delete ns/p"]);
     assert_eq!(told(true), ["json-patch ns/p", "delete ns/p"]);
+}
+
+#[test]
+fn pods_of_a_gang_that_is_made_anew_stay_gated_while_former_ones_are_there() {
+    let seen = Observed {
+        place: Some(place(Some(stored_gang(true, &["p", "q"])), None)),
+        ..observed(unchanged(), pods(&["p", "q"]))
+    };
+    let until = |gated_until| {
+        let decision = decide(&seen, handled(Handled { gated_until, ..Handled::default() }));
+        (lines(&decision.plan).len(), decision.waits)
+    };
+    assert_eq!(until(Some(jiff::Timestamp::UNIX_EPOCH)), (0, true));
+    assert_eq!(until(None), (2, false));
 }
 
 #[test]
