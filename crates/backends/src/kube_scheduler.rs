@@ -81,7 +81,7 @@ impl Backend for KubeScheduler {
     }
 
     fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
-        let api = Api::served(objects).filter(|_| self.gang_scheduling)?;
+        let api = self.gang_scheduling.then(|| Api::served(objects)).flatten()?;
         let form = Form::of(gang, api, objects);
         (form != Form::Untold).then(|| Handling {
             // Members are placed one after the other, each with as many pods as there is room for.
