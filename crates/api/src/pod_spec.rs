@@ -85,6 +85,11 @@ impl PodSpec {
         self.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
     }
 
+    /// Whether a pod may end well, by `restartPolicy`.
+    pub fn may_end(&self) -> bool {
+        self.get("restartPolicy").is_some_and(|policy| policy != "Always")
+    }
+
     /// Names of the containers, in order.
     pub fn container_names(&self) -> impl Iterator<Item = &str> {
         self.get("containers")

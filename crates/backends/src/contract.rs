@@ -1,6 +1,7 @@
 //! What Grove asks of a scheduler.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Whether it matters to [`plan`](Self::plan) and to [`handling`](Self::handling) how far the pods of a
-    /// gang are. Without, [`Gang::released`] is never true.
+    /// gang are. Without, [`Gang::progress`] says nothing.
     fn follows_pods(&self) -> bool {
         false
     }
@@ -191,10 +192,28 @@ pub struct Gang<'a> {
     pub object: &'a PodGang,
     /// The set that owns it, if it is there.
     pub set: Option<&'a PodCliqueSet>,
-    /// Its pods were all there once, and none of them has our gate now.
-    pub released: bool,
+    /// How far its pods are.
+    pub progress: &'a Progress,
     /// The scheduler's objects.
     pub objects: &'a dyn Objects,
+}
+
+/// How far the pods of a gang are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// They were all there once, and none of them has our gate now.
+    pub released: bool,
+    /// The members of which some pods have ended well.
+    pub ended: BTreeMap<String, Ended>,
+}
+
+/// Pods of a member that ended well. They are not replaced, and schedulers do not count them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Their indices.
+    pub indices: Vec<u32>,
+    /// How many pods of the member have not ended.
+    pub left: u32,
 }
 
 impl Gang<'_> {

@@ -26,7 +26,8 @@ mod topology;
 mod volcano;
 
 pub use contract::{
-    Backend, BackendError, Capabilities, Cluster, Gang, Handling, Limit, Objects, Pods, Preparation,
+    Backend, BackendError, Capabilities, Cluster, Ended, Gang, Handling, Limit, Objects, Pods,
+    Preparation, Progress,
 };
 pub use objects::{Cached, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use futures::future::join_all;
 use grove_api::{OperatorConfiguration, PodCliqueSet, PodGang};
 use grove_backends::{
-    Backend, BackendError, Cluster, Gang, Objects, Pods, Registry, SchedulerObject,
+    Backend, BackendError, Cluster, Gang, Objects, Pods, Progress, Registry, SchedulerObject,
 };
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::clock::Clock;
@@ -104,7 +104,8 @@ impl Operator {
     async fn sync(&self, gang: &PodGang) -> Result<(), BackendError> {
         let fence = Fence::default();
         let cluster = Cluster { writer: &self.writer, fence: &fence };
-        let gang = Gang { object: gang, set: None, released: false, objects: &Nothing };
+        let gang =
+            Gang { object: gang, set: None, progress: &Progress::default(), objects: &Nothing };
         self.backend().sync_pod_gang(gang, cluster).await
     }
 

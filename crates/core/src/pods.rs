@@ -99,6 +99,12 @@ pub fn claimed_indices<'a>(
     (0..wanted).chain(staying.filter_map(|pod| pod.index)).collect()
 }
 
+/// The indices of pods that ended well and stay. They are not replaced.
+pub fn ended<'a>(pods: impl IntoIterator<Item = &'a ObservedPod>) -> Vec<u32> {
+    let ended = pods.into_iter().filter(|pod| pod.phase == Phase::Succeeded && !pod.deleting);
+    ended.filter_map(|pod| pod.index).collect()
+}
+
 /// The index that a hostname of a pod of this PodClique stands for.
 pub fn index_of(pod_clique: &str, hostname: &str) -> Option<u32> {
     let index = hostname.strip_prefix(pod_clique)?.strip_prefix('-')?.parse().ok()?;

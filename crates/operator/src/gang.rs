@@ -3,8 +3,8 @@
 
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
-use grove_backends::{Backend, BackendError, Cluster, Gang, Registry, SchedulerObject};
-use grove_core::gang::is_initialized;
+use grove_backends::{Backend, BackendError, Cluster, Gang, Progress, Registry, SchedulerObject};
+use grove_core::pods::Phase;
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Severity;
@@ -37,7 +37,10 @@ pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<Obje
             let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
             gang.into_iter().map(|gang| gang.meta.key.clone()).collect()
         };
-        let facts = |pod: &Pod| (pod.observed.has_gate, pod.observed.deleting);
+        let facts = |pod: &Pod| {
+            let pod = &pod.observed;
+            (pod.has_gate, pod.deleting, pod.phase == Phase::Succeeded)
+        };
         queue.follow(&world.pods, Priority::ChildChange, facts, follows);
     }
     for store in world.scheduler_objects.stores() {
@@ -93,11 +96,6 @@ fn what_backends_read(gang: &Object<PodGang>) -> impl PartialEq + use<> {
     (meta.uid.clone(), meta.generation, meta.deleting, meta.labels.clone(), annotations)
 }
 
-/// Whether the pods of a gang were all there once and have no gates now.
-fn is_released(world: &World, gang: &Object<PodGang>) -> bool {
-    is_initialized(&gang.object) && !world.gang_pods(gang).gated
-}
-
 fn set_facts(set: &Set) -> impl PartialEq + use<> {
     let annotations = set.object.metadata.annotations.clone();
     (set.meta.uid.clone(), set.meta.generation, set.meta.labels.clone(), annotations)
@@ -122,13 +120,15 @@ pub(crate) async fn reconcile(
     let set = set_of(&gang.meta).and_then(|set| context.world.sets.get(&set));
     let owner = gang.meta.controller.as_ref().map(|owner| &owner.uid);
     let set = set.filter(|set| Some(&set.meta.uid) == owner);
+    let progress =
+        if backend.follows_pods() { context.world.progress(&gang) } else { Progress::default() };
     let done = if gang.meta.deleting {
         backend.pod_gang_deleted(&gang.object, cluster)
     } else {
         let handed = Gang {
             object: &gang.object,
             set: set.as_ref().map(|set| &set.object),
-            released: backend.follows_pods() && is_released(&context.world, &gang),
+            progress: &progress,
             objects: &context.world.scheduler_objects,
         };
         backend.sync_pod_gang(handed, cluster)

@@ -8,7 +8,8 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
     PodGang, labels,
 };
-use grove_backends::{Backend, Cached, Registry};
+use grove_backends::{Backend, Cached, Ended, Progress, Registry};
+use grove_core::gang::is_initialized;
 use grove_core::pods::{self, GangPods};
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
@@ -262,6 +263,21 @@ impl World {
         GangPods::of(
             members.iter().map(|(minimum, pods)| (*minimum, pods.iter().map(|pod| &pod.observed))),
         )
+    }
+
+    /// How far the pods of a gang are, for backends that follow them.
+    pub(crate) fn progress(&self, gang: &Object<PodGang>) -> Progress {
+        let namespace = &gang.meta.key.namespace;
+        let ended = gang.object.spec.pod_groups.iter().filter_map(|member| {
+            let clique = self.cliques.get(namespace, &member.name)?;
+            let pods = self.pods_of(&clique.meta.uid);
+            let indices = pods::ended(pods.iter().map(|pod| &pod.observed));
+            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            let left = wanted.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
+            (!indices.is_empty()).then(|| (member.name.clone(), Ended { indices, left }))
+        });
+        let released = is_initialized(&gang.object) && !self.gang_pods(gang).gated;
+        Progress { released, ended: ended.collect() }
     }
 
     /// Until when a gang that is made anew waits for its former pods, those of former cliques included.

@@ -68,9 +68,16 @@ async fn everything_changes(gates: Gates, scheduler: &str, groups: Option<Kind>)
     let later = changes::termination::prepare_for_later(&bench).await;
     let tables = [changes::updates::RULES, changes::termination::RULES];
     let cases = cases(&bench, tables.into_iter().flatten());
+    let mut namespaces: Vec<_> =
+        (0..cases.len()).map(|number| bench.mirror.namespace(&format!("case-{number}"))).collect();
+    namespaces.push(later.clone());
     support::cases::run_at_once(AT_ONCE, cases).await.assert_none();
     let operator = changes::termination::over_the_deadline(&bench, later, operator, setup).await;
     operator.stop().await;
+    if let Some(kind) = groups {
+        let seen = namespaces.iter().map(|one| changes::assert_groups_are_right(one, kind));
+        assert!(seen.sum::<usize>() > namespaces.len(), "every story has gangs");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

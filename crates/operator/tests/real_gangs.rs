@@ -61,7 +61,7 @@ async fn run(kube: Kube, gates: Gates, kinds: &[Kind], tables: &[&[Rule]]) {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn with_composites_gangs_are_trees() {
     let kinds = [KUBE_GROUPS, KUBE_COMPOSITES, KUBE_WORKLOADS];
-    let tables = [gangs::every::RULES, gangs::tree::RULES, gangs::trap::RULES];
+    let tables = [gangs::every::RULES, gangs::ended::RULES, gangs::tree::RULES, gangs::trap::RULES];
     run(Kube::V1_37, Gates::All, &kinds, &tables).await;
 }
 
@@ -69,7 +69,8 @@ async fn with_composites_gangs_are_trees() {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn without_composites_gangs_are_flat() {
     let kinds = [KUBE_GROUPS, KUBE_WORKLOADS];
-    run(Kube::V1_37, Gates::Cautious, &kinds, &[gangs::every::RULES, gangs::flat::RULES]).await;
+    let tables = [gangs::every::RULES, gangs::ended::RULES, gangs::flat::RULES];
+    run(Kube::V1_37, Gates::Cautious, &kinds, &tables).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,6 +57,12 @@ pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError
         return Ok(converge(api.workloads(), body, None, REASON).into_iter().collect());
     };
     builder.wait_for_former(&workload)?;
+    let described = builder.changed_workload(&shape, &workload);
+    let shape = if api.has_mutable_minima() {
+        shape.without_ended(gang.object, &gang.progress.ended)
+    } else {
+        shape
+    };
     let groups = shape.groups.iter().map(|group| {
         let key = ObjectKey::new(&key.namespace, &group.name);
         let live = gang.objects.get(&api.pod_groups(), &key);
@@ -67,7 +73,7 @@ pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError
         let live = gang.objects.get(&composites(), &key);
         builder.composite(composite, &workload, live.as_deref())
     });
-    let mut writes: Vec<_> = builder.changed_workload(&shape, &workload).into_iter().collect();
+    let mut writes: Vec<_> = described.into_iter().collect();
     let mut wrong = Ok(());
     for outcome in groups.chain(composites) {
         match outcome {
@@ -355,7 +361,7 @@ impl Builder<'_> {
                 reason: "its groups are others",
             }));
         }
-        if composite.parent.is_none() && !self.gang.released {
+        if composite.parent.is_none() && !self.gang.progress.released {
             return Ok(None);
         }
         let mut spec = self.composite_terms(composite);

@@ -107,6 +107,19 @@ pub(super) fn limits(
         );
         limits.push(Limit { reason: "TopologyPartiallyEnforced", message });
     }
+    let cliques = set.spec.template.cliques.iter().enumerate();
+    let may_end = cliques.filter(|(_, clique)| clique.spec.pod_spec.may_end());
+    let may_end: Vec<String> = may_end
+        .map(|(index, _)| format!("spec.template.cliques[{index}].spec.podSpec.restartPolicy"))
+        .collect();
+    if !may_end.is_empty() && !api.has_mutable_minima() {
+        let message = format!(
+            "{}: when pods have ended, those that come in place of lost ones may wait for them, because \
+             the minimum of a PodGroup cannot be lowered: Kubernetes 1.37 can",
+            may_end.join(", ")
+        );
+        limits.push(Limit { reason: "EndedPodsHoldUpOthers", message });
+    }
     let preferred: Vec<_> =
         constraints.into_iter().filter(|(_, constraint)| prefers(constraint)).collect();
     if !preferred.is_empty() {

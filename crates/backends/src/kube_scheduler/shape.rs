@@ -11,7 +11,7 @@ use grove_core::gang::is_initialized;
 use grove_runtime::resource::ObjectKey;
 
 use super::api::Api;
-use crate::contract::Objects;
+use crate::contract::{Ended, Objects};
 
 /// Templates that fit into one list of a Workload.
 pub(super) const TEMPLATES: usize = 8;
@@ -153,6 +153,40 @@ impl Shape {
         Self { groups: groups.into_iter().map(own).collect(), composites: Vec::new() }
     }
 
+    /// What the scheduler is told when some pods have ended well. It does not count them, and would let
+    /// others wait for them that come in place of lost ones.
+    pub(super) fn without_ended(mut self, gang: &PodGang, ended: &BTreeMap<String, Ended>) -> Self {
+        if ended.is_empty() {
+            return self;
+        }
+        let members = &gang.spec.pod_groups;
+        let mut over: Vec<String> = Vec::new();
+        for group in self.groups.iter_mut().filter(|group| group.min_count > 0) {
+            let left = if members.iter().any(|member| member.name == group.name) {
+                ended.get(&group.name).map_or(group.min_count, |ended| limited(ended.left))
+            } else {
+                // Of a flat gang the pods with the first indices.
+                group.min_count
+                    - limited(members.iter().map(|member| of_minimum(member, ended)).sum())
+            };
+            if left == 0 {
+                over.push(group.name.clone());
+            }
+            group.min_count = group.min_count.min(left).max(1);
+        }
+        for index in 0..self.composites.len() {
+            let name = &self.composites[index].name;
+            let groups = self.below(name).map(|group| &group.name);
+            let composites = self.composites_below(Some(name)).map(|composite| &composite.name);
+            let counts = groups.chain(composites).filter(|one| !over.contains(one)).count();
+            if counts == 0 {
+                over.push(name.clone());
+            }
+            self.composites[index].min_group_count = counts.max(1);
+        }
+        self
+    }
+
     fn below<'s>(&'s self, parent: &'s str) -> impl Iterator<Item = &'s Group> {
         self.groups.iter().filter(move |group| group.parent.as_deref() == Some(parent))
     }
@@ -280,6 +314,17 @@ fn tree(gang: &PodGang) -> Option<Shape> {
     shape.split(root);
     shape.composite(root, required(gang.spec.topology_constraint.as_ref()), None);
     shape.described()
+}
+
+/// How many pods of a member have ended that are in the group of the minima.
+fn of_minimum(member: &Member, ended: &BTreeMap<String, Ended>) -> u32 {
+    let indices = ended.get(&member.name).map(|ended| &*ended.indices).unwrap_or_default();
+    let counts = |index: &&u32| limited(**index) < member.min_replicas;
+    u32::try_from(indices.iter().filter(counts).count()).unwrap_or(u32::MAX)
+}
+
+fn limited(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 fn required(constraint: Option<&TranslatedConstraint>) -> Option<String> {

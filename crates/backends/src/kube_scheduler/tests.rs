@@ -149,6 +149,11 @@ fn what_a_cluster_cannot_do_is_said() {
         (two(&required, &none), [ignored, partly, partly, ""]),
         (alone, [ignored, "", "", ""]),
         (
+            set(&json!({ "cliques": [{ "name": "a",
+                "spec": { "replicas": 1, "podSpec": { "restartPolicy": "Never" } } }] })),
+            [missing, "EndedPodsHoldUpOthers", "", ""],
+        ),
+        (
             two(&none, &preferred),
             [
                 ignored,

@@ -2,6 +2,7 @@ use grove_runtime::write::Verb;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::Progress;
 use crate::objects::testkit::Given;
 
 fn groups() -> Resource {
@@ -40,8 +41,9 @@ fn gang(minima: &[(&str, i32)]) -> PodGang {
 }
 
 fn planned(gang: &PodGang, objects: &Given) -> Option<Verb> {
-    let mut writes =
-        Volcano.plan(&Gang { object: gang, set: None, released: false, objects }).unwrap();
+    let mut writes = Volcano
+        .plan(&Gang { object: gang, set: None, progress: &Progress::default(), objects })
+        .unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
 }
@@ -95,7 +97,7 @@ fn minima_of_zero_become_one_unless_the_group_has_some() {
 fn the_queue_is_that_of_the_set_or_of_its_cliques() {
     let of = |set: Option<&PodCliqueSet>| {
         let (gang, objects) = (gang(&[]), Given::default());
-        queue::of(&Gang { object: &gang, set, released: false, objects: &objects })
+        queue::of(&Gang { object: &gang, set, progress: &Progress::default(), objects: &objects })
     };
     let batch = json!({ annotations::VOLCANO_QUEUE: "cliques" });
     let by_clique = set(&json!({}), &json!({ "cliques": [{ "name": "a", "annotations": batch }] }));

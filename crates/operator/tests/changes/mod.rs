@@ -3,14 +3,14 @@
 pub(crate) mod termination;
 pub(crate) mod updates;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::support::bench::health;
-use crate::support::kinds::{CLIQUES, EVENTS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
+use crate::support::kinds::{CLIQUES, EVENTS, GANGS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
 use crate::support::mirror::{Namespace, State, condition, name_of, text};
 use crate::support::sets::{clique, new_image};
 
@@ -63,7 +63,7 @@ fn fewest_ready(state: &State, mark: usize, choice: impl Fn(&Value) -> bool) -> 
 
 /// Names of objects in the order in which they were deleted since a moment.
 fn deleted_since(state: &State, kind: Kind, mark: usize) -> Vec<Arc<Value>> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let since = state.history[mark..].iter().filter(|(of, _)| *of == kind);
     let going = since.filter(|(_, one)| !one["metadata"]["deletionTimestamp"].is_null());
     let first = going.filter(|(_, one)| seen.insert(text(&one["metadata"]["uid"]).to_owned()));
@@ -102,6 +102,39 @@ fn assert_groups_stayed(state: &State, mark: usize, before: &Groups) {
             assert_eq!(before.get(&name_of(group)), Some(&now), "{}", name_of(group));
         }
     }
+}
+
+/// As long as a gang lives, each group that its scheduler was told stays what it was, and in the end every
+/// gang has groups and no group is without one. Answers with the number of groups there have been.
+pub(crate) fn assert_groups_are_right(namespace: &Namespace, kind: Kind) -> usize {
+    let (history, groups, gangs) = namespace.look(|state| {
+        let now = |kind| state.of(kind).into_iter().cloned().collect::<Vec<_>>();
+        (state.history.clone(), now(kind), now(GANGS))
+    });
+    let mut told = BTreeMap::new();
+    for (_, group) in history.iter().filter(|(of, _)| *of == kind) {
+        // The garbage collector takes the reference to a gang away that is gone before the Workload.
+        let Some(gang) = gang_of(group) else { continue };
+        let mut spec = group["spec"].clone();
+        // In the order of the cliques, which does not matter and may change.
+        if let Some(members) = spec["subGroups"].as_array_mut() {
+            members.sort_by_key(|member| text(&member["name"]).to_owned());
+        }
+        let now = (group["metadata"]["uid"].clone(), spec);
+        let (place, name) = (format!("{} {}", namespace.name, name_of(group)), name_of(group));
+        assert_eq!(*told.entry((gang, name)).or_insert_with(|| now.clone()), now, "{place}");
+    }
+    let owners: BTreeSet<String> = groups.iter().filter_map(|group| gang_of(group)).collect();
+    let uid = |gang: &Arc<Value>| text(&gang["metadata"]["uid"]).to_owned();
+    assert_eq!(owners, gangs.iter().map(uid).collect(), "{}", namespace.name);
+    told.len()
+}
+
+/// Uid of the gang that owns a group.
+fn gang_of(group: &Value) -> Option<String> {
+    let mut owners = group["metadata"]["ownerReferences"].as_array()?.iter();
+    let gang = owners.find(|owner| owner["kind"] == GANGS.name)?;
+    Some(text(&gang["uid"]).to_owned())
 }
 
 /// A clique of pods that need places of a kind.

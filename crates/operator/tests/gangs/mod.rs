@@ -1,5 +1,6 @@
 //! The cases, by what the cluster offers.
 
+pub(crate) mod ended;
 pub(crate) mod every;
 pub(crate) mod flat;
 pub(crate) mod minimum;

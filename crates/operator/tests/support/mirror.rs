@@ -418,7 +418,8 @@ impl std::fmt::Display for State {
                     let gates = &object["spec"]["schedulingGates"];
                     let ready = &condition(object, "Ready")["status"];
                     let (host, phase) = (&object["spec"]["hostname"], &object["status"]["phase"]);
-                    write!(line, " {host} phase {phase} ready {ready} gates {gates}")?;
+                    let node = &object["spec"]["nodeName"];
+                    write!(line, " {host} phase {phase} ready {ready} gates {gates} on {node}")?;
                 }
                 SETS | GROUPS | CLIQUES | GANGS => {
                     let generation = &object["metadata"]["generation"];

@@ -148,7 +148,8 @@ impl World {
             install_crds: setup.install_crds,
             init_image: setup.init_image.map(str::to_owned),
         };
-        let env = Env::new(clock, 1);
+        // A seed of its own: names of events are random, and another operator's are taken.
+        let env = Env { clock, ..Env::system() };
         let requests = Requests::new();
         let client = requests.of(self.client_of(&self.operator).await);
         let task = tokio::task::spawn(grove_operator::run(client, options, env.clone()));

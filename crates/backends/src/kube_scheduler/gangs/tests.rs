@@ -2,6 +2,7 @@ use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::{Ended, Progress};
 use crate::objects::testkit::Given;
 
 fn gang(members: &[(&str, i32)], change: impl FnOnce(&mut Value)) -> PodGang {
@@ -32,7 +33,21 @@ fn serve() -> PodGang {
 }
 
 fn outcome(gang: &PodGang, api: Api, objects: &Given) -> Result<Vec<Write>, BackendError> {
-    plan(&Gang { object: gang, set: None, released: true, objects }, api)
+    outcome_with(gang, api, objects, &[])
+}
+
+/// The same when pods of members have ended: which ones, and how many are left.
+fn outcome_with(
+    gang: &PodGang,
+    api: Api,
+    objects: &Given,
+    ended: &[(&str, &[u32], u32)],
+) -> Result<Vec<Write>, BackendError> {
+    let ended = ended.iter().map(|(member, indices, left)| {
+        ((*member).to_owned(), Ended { indices: indices.to_vec(), left: *left })
+    });
+    let progress = &Progress { released: true, ended: ended.collect() };
+    plan(&Gang { object: gang, set: None, progress, objects }, api)
 }
 
 fn planned(gang: &PodGang, api: Api, objects: &Given) -> Vec<Write> {
@@ -109,7 +124,8 @@ fn the_root_of_a_tree_waits_until_the_pods_are_released() {
     objects.objects.retain(|(resource, _), _| *resource != composites());
     let told = |released| {
         let serve = serve();
-        let gang = Gang { object: &serve, set: None, released, objects: &objects };
+        let progress = &Progress { released, ..Progress::default() };
+        let gang = Gang { object: &serve, set: None, progress, objects: &objects };
         let writes = plan(&gang, Api::Composite).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };
@@ -189,6 +205,64 @@ fn another_minimum_changes_the_group_and_its_template_where_that_is_possible() {
     let said =
         "PodGroup ns-1/serve-0: spec.schedulingPolicy.gang.minCount cannot be changed to \"3\"";
     assert!(error.to_string().contains(said), "{error}");
+}
+
+#[test]
+fn pods_that_ended_well_are_not_waited_for() {
+    type Ends<'a> = &'a [(&'a str, &'a [u32], u32)];
+    let (leader, worker) = ("serve-0-leader", "serve-0-worker");
+    let none: &[&str] = &[];
+    let cases: [(&str, Api, Ends<'_>, &[&str]); 8] = [
+        ("one above the minimum", Api::Composite, &[(worker, &[3], 3)], none),
+        (
+            "two of four",
+            Api::Composite,
+            &[(worker, &[0, 3], 2)],
+            &["merge-patch PodGroup serve-0-worker 2"],
+        ),
+        (
+            "a whole group, which the composite does not wait for either",
+            Api::Composite,
+            &[(worker, &[0, 1, 2, 3], 0)],
+            &["merge-patch PodGroup serve-0-worker 1", "delete CompositePodGroup serve-0"],
+        ),
+        (
+            "a group of one",
+            Api::Composite,
+            &[(leader, &[0], 0)],
+            &["delete CompositePodGroup serve-0"],
+        ),
+        (
+            "one of the minima",
+            Api::V1beta1,
+            &[(worker, &[1], 3)],
+            &["merge-patch PodGroup serve-0 3"],
+        ),
+        ("one of the others", Api::V1beta1, &[(worker, &[3], 3)], none),
+        (
+            "all the minima",
+            Api::V1beta1,
+            &[(leader, &[0], 0), (worker, &[0, 1, 2], 1)],
+            &["merge-patch PodGroup serve-0 1"],
+        ),
+        ("where nothing can be changed", Api::V1alpha2, &[(worker, &[0, 1], 2)], none),
+    ];
+    let gang = gang(&[(leader, 1), (worker, 3)], |_| {});
+    for (what, api, ended, expected) in cases {
+        let (objects, _) = settled(&gang, api);
+        let writes = outcome_with(&gang, api, &objects, ended).unwrap();
+        let told = writes.iter().map(|write| {
+            let (verb, kind, name) = (write.verb.as_str(), &write.resource.kind, &write.key.name);
+            let count = match &write.verb {
+                Verb::Merge { patch, .. } => {
+                    format!(" {}", patch["spec"]["schedulingPolicy"]["gang"]["minCount"])
+                }
+                _ => String::new(),
+            };
+            format!("{verb} {kind} {name}{count}")
+        });
+        assert_eq!(told.collect::<Vec<_>>(), expected, "{what}");
+    }
 }
 
 #[test]
