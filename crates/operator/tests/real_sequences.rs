@@ -103,7 +103,27 @@ async fn replace_node(namespace: &Namespace, lost: Option<Value>) {
             "annotations": metadata["annotations"] },
         "status": { "capacity": capacity, "allocatable": allocatable },
     });
-    send(namespace.client(), Method::POST, "/api/v1/nodes", &node).await.unwrap();
+    let client = namespace.client();
+    send(client, Method::POST, "/api/v1/nodes", &node).await.unwrap();
+    // Its simulated kubelet looks at pods that change, and one may have been bound before it was there.
+    let clock = Clock::system();
+    let path = format!("/api/v1/nodes/{}", name_of(&lost));
+    let is_there = async {
+        while let Ok(node) = send(client, Method::GET, &path, &Value::Null).await
+            && condition(&node, "Ready").is_null()
+        {
+            clock.sleep(Duration::from_millis(50)).await;
+        }
+    };
+    clock.timeout(support::DEADLINE, is_there).await.expect("the node has a kubelet");
+    let bound = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", name_of(&lost));
+    let bound = send(client, Method::GET, &bound, &Value::Null).await.unwrap();
+    for pod in bound["items"].as_array().unwrap() {
+        let (place, name) = (text(&pod["metadata"]["namespace"]), name_of(pod));
+        let path = format!("{}/{name}", PODS.in_namespace(place));
+        let touch = json!({ "metadata": { "annotations": { "test.grove.io/node": "replaced" } } });
+        let _ = send(client, Method::PATCH, &path, &touch).await;
+    }
 }
 
 // === sequences ===
@@ -173,7 +193,7 @@ async fn until_at_rest(namespace: &Namespace) {
 
 /// How many changes of its namespace ago an operator may have seen its reason for a delete: it works on a
 /// copy, and users and Kubernetes go on meanwhile.
-const STALE: usize = 60;
+const STALE: usize = 20;
 
 /// Whatever the operator deleted, it had a reason to. The watches of a namespace are put into the one order
 /// that they have in the API server, and every delete is judged by what there was before it.
