@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use grove_api::condition::{TRUE, pod_gang as conditions};
 use grove_api::pod_gang::PodGroup;
 use grove_api::{PodClique, PodGang, labels};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::meta::{condition, created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
 use super::places::Places;
-use super::pod::Tally;
+use super::pod::{Tally, is_gated, is_on_node};
 use crate::live::Objects;
 
 /// All gangs, and what tells their state.
@@ -25,6 +26,8 @@ struct Progress<'a> {
     uncreated: Vec<String>,
     unscheduled: Vec<String>,
     unready: Vec<String>,
+    /// The pods that have to be gone before those in their place are given to the scheduler.
+    former: Vec<&'a str>,
 }
 
 /// Why a gang keeps its pods.
@@ -42,6 +45,12 @@ impl<'a> Gangs<'a> {
         cliques: &BTreeMap<&'a str, &'a PodClique>,
         places: &Places<'a>,
     ) -> Self {
+        let mut pods = BTreeMap::<&str, Vec<&'a Pod>>::new();
+        for &pod in &objects.pods {
+            if let Some(gang) = label(&pod.metadata, labels::POD_GANG) {
+                pods.entry(gang).or_default().push(pod);
+            }
+        }
         let progress = |gang: &'a PodGang| {
             let mut progress = Progress {
                 gang,
@@ -49,6 +58,7 @@ impl<'a> Gangs<'a> {
                 uncreated: Vec::new(),
                 unscheduled: Vec::new(),
                 unready: Vec::new(),
+                former: pods.get(name(&gang.metadata)).map_or_else(Vec::new, |pods| former(pods)),
             };
             for group in &gang.spec.pod_groups {
                 let clique = cliques.get(group.name.as_str()).copied();
@@ -73,15 +83,21 @@ impl<'a> Gangs<'a> {
         if let Some((reason, details)) = progress.uninitialized() {
             return hold(What::Gang, format!("PodGang {gang}: {reason}"), details);
         }
-        let base = progress.base?;
-        match self.by_name.get(base) {
-            None => hold(What::BaseGang, format!("base gang {base} to be created"), String::new()),
-            Some(first) if first.unscheduled.is_empty() => None,
-            Some(first) => {
+        if let Some(base) = progress.base {
+            let Some(first) = self.by_name.get(base) else {
+                let message = format!("base gang {base} to be created");
+                return hold(What::BaseGang, message, String::new());
+            };
+            if !first.unscheduled.is_empty() {
                 let message = format!("base gang {base} to be scheduled");
-                hold(What::BaseGang, message, first.unscheduled.join(", "))
+                return hold(What::BaseGang, message, first.unscheduled.join(", "));
             }
         }
+        if progress.former.is_empty() {
+            return None;
+        }
+        let message = format!("the former pods of PodGang {gang} to be gone");
+        hold(What::Node, message, progress.former.join(", "))
     }
 
     /// The node of a gang, which may not exist.
@@ -175,6 +191,16 @@ impl<'a> Progress<'a> {
             }
         }
     }
+}
+
+/// The pods of a gang that are going, when all others are new and gated.
+fn former<'a>(pods: &[&'a Pod]) -> Vec<&'a str> {
+    let (going, staying): (Vec<&Pod>, Vec<&Pod>) =
+        pods.iter().copied().partition(|pod| is_deleting(&pod.metadata));
+    let is_new =
+        staying.iter().any(|pod| is_gated(pod)) && !staying.iter().any(|pod| is_on_node(pod));
+    let going = going.into_iter().filter(|_| is_new);
+    going.map(|pod| name(&pod.metadata)).collect()
 }
 
 fn with_details(message: String, details: &str) -> String {

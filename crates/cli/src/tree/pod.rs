@@ -24,10 +24,6 @@ impl Tally {
             let number = staying().filter(|pod| counts(pod)).count();
             i32::try_from(number).unwrap_or(i32::MAX)
         };
-        let is_gated = |pod: &Pod| {
-            let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
-            gates.is_some_and(|gates| !gates.is_empty())
-        };
         Self {
             created: count(|_| true),
             gated: count(is_gated),
@@ -35,6 +31,16 @@ impl Tally {
             ready: count(|pod| is(pod, "Ready")),
         }
     }
+}
+
+/// Whether somebody keeps the scheduler from a pod.
+pub(super) fn is_gated(pod: &Pod) -> bool {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    gates.is_some_and(|gates| !gates.is_empty())
+}
+
+pub(super) fn is_on_node(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
 /// The node of a pod. `parents` are the cliques that have to be ready before it starts and are not.

@@ -216,6 +216,23 @@ fn how_gangs_are_and_what_they_wait_for() {
         )
     );
 
+    // Made anew, beside a pod that does not go.
+    let mut world = World::ready(MINIMAL);
+    let [leader, workers] = ["demo-0-decode-1-leader", "demo-0-decode-1-worker"];
+    let former = format!("{leader}-0");
+    let going = world.pods[&former].clone();
+    world.pods.insert("former".to_owned(), going);
+    let going = json!({ "metadata": { "name": "former", "deletionTimestamp": CREATED } });
+    world.patch_pod("former", &going);
+    world.pods_are(leader, &[Is::Gated]);
+    world.pods_are(workers, &[Is::Gated; 3]);
+    let waits = "the former pods of PodGang demo-0-decode-0 to be gone";
+    assert_eq!(
+        line(&world, "pg/demo-0-decode-0"),
+        format!("pg/demo-0-decode-0 Gated 5m {waits}: former")
+    );
+    assert_eq!(line(&world, &format!("pod/{former}")), format!("pod/{former} Gated 5m {waits}"));
+
     let mut world = World::ready(MINIMAL);
     world.pods_are(WORKERS, &[Is::Ready, Is::Starting, Is::Starting]);
     assert_eq!(
