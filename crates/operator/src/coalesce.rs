@@ -26,6 +26,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(8);
 /// The same while the API server is busy with what gangs wait for: every status makes them wait longer,
 /// and thousands of gangs keep it busy for minutes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(120);
+/// What has waited so long because of that waits as long again, but no longer than this: looking at thousands
+/// of statuses all the time to find that it is still busy is work too.
+const BUSY_LOOK: Duration = Duration::from_secs(16);
 /// Time between two looks at a whole set, at least.
 const PACE: Duration = Duration::from_secs(1);
 /// The same, for each of its replicas: large sets take a look as costly as they are large.
@@ -64,9 +67,8 @@ pub(crate) struct Coalesce {
 }
 
 struct Held {
+    since: Instant,
     until: Instant,
-    /// However busy it is.
-    at_most: Instant,
 }
 
 impl Coalesce {
@@ -102,11 +104,13 @@ impl Coalesce {
             all.remove(key);
             return None;
         };
-        let new = || Held { until: now + patience, at_most: now + BUSY_PATIENCE };
+        let new = || Held { since: now, until: now + patience };
         let held = all.entry(key.clone()).or_insert_with(new);
         let is_due = held.until.min(now + patience) <= now;
-        if is_due && busy && !patience.is_zero() && now < held.at_most {
-            held.until = (now + PATIENCE).min(held.at_most);
+        let at_most = held.since + BUSY_PATIENCE;
+        if is_due && busy && !patience.is_zero() && now < at_most {
+            let again = now.since(held.since).clamp(PATIENCE, BUSY_LOOK);
+            held.until = (now + again).min(at_most);
         } else if is_due {
             all.remove(key);
             return None;
@@ -186,9 +190,11 @@ mod tests {
         let hold = |seconds, busy, now| {
             coalesce.hold(&key, Some(Duration::from_secs(seconds)), busy, at(now))
         };
-        assert_eq!(hold(8, true, 0), Some(at(8)));
-        assert_eq!(hold(8, true, 8), Some(at(10)), "more than it would otherwise");
-        assert_eq!(hold(0, true, 9), None, "an answer that somebody waits for");
+        assert_eq!(hold(2, true, 0), Some(at(2)));
+        assert_eq!(hold(2, true, 2), Some(at(4)), "more than it would otherwise");
+        assert_eq!(hold(2, true, 4), Some(at(8)), "as long again");
+        assert_eq!(hold(2, true, 40), Some(at(56)), "but not much longer than it may be busy");
+        assert_eq!(hold(0, true, 41), None, "an answer that somebody waits for");
         assert_eq!(hold(8, true, 10), Some(at(18)));
         assert_eq!(hold(8, true, 129), Some(at(130)));
         assert_eq!(hold(8, true, 130), None, "two minutes are enough");
