@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    Gang, GangPods, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, gates,
+    Gang, GangPods, GateDecision, Hold, ObservedPod, Phase, balance, claimed_indices, ended, gates,
     index_of, is_scheduled, restarts_after,
     testkit::{any_pods, pod, running},
 };
@@ -258,6 +258,15 @@ fn claims_are_kept_for_wanted_pods_and_for_those_that_stay() {
 
     assert_eq!(claimed_indices(2, &pods), BTreeSet::from([0, 1, 3]));
     assert_eq!(claimed_indices(0, &[]), BTreeSet::new());
+}
+
+#[test]
+fn pods_that_ended_well_and_stay_are_over() {
+    let phase = |index, phase| ObservedPod { phase, ..running(&format!("p{index}"), index) };
+    let going = ObservedPod { deleting: true, ..phase(3, Phase::Succeeded) };
+    let pods = [phase(0, Phase::Succeeded), phase(1, Phase::Failed), running("p2", 2), going];
+
+    assert_eq!(ended(&pods), [0]);
 }
 
 proptest! {

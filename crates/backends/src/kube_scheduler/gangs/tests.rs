@@ -208,6 +208,30 @@ fn another_minimum_changes_the_group_and_its_template_where_that_is_possible() {
 }
 
 #[test]
+fn a_composite_does_not_wait_for_one_below_that_is_over() {
+    let members = [("serve-0-router", 2), ("serve-0-d-0-leader", 1), ("serve-0-d-0-worker", 2)];
+    let nested = gang(&members, |gang| {
+        gang["spec"]["topologyConstraintGroupConfigs"] = json!([{
+            "name": "serve-0-d-0",
+            "podGroupNames": ["serve-0-d-0-leader", "serve-0-d-0-worker"],
+        }]);
+    });
+    let told = |ended: &[(&str, &[u32], u32)]| {
+        let (objects, _) = settled(&nested, Api::Composite);
+        let writes = outcome_with(&nested, Api::Composite, &objects, ended).unwrap();
+        writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
+    };
+    let (leader, worker) =
+        (("serve-0-d-0-leader", &[0][..], 0), ("serve-0-d-0-worker", &[0, 1][..], 0));
+    assert_eq!(told(&[leader]), ["serve-0-serve-0-d-0"], "what is left of it counts");
+    assert_eq!(
+        told(&[leader, worker]),
+        ["serve-0-d-0-worker", "serve-0-serve-0-d-0", "serve-0"],
+        "nothing of it is left"
+    );
+}
+
+#[test]
 fn pods_that_ended_well_are_not_waited_for() {
     type Ends<'a> = &'a [(&'a str, &'a [u32], u32)];
     let (leader, worker) = ("serve-0-leader", "serve-0-worker");
