@@ -23,12 +23,11 @@ use crate::reconcile::{Context, ReconcileError};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The same while nothing is ready: an object that comes up changes all the time.
 const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-/// The same while the API server is busy with what gangs wait for: every status makes them wait longer,
-/// and thousands of gangs keep it busy for minutes.
-const BUSY_PATIENCE: Duration = Duration::from_secs(120);
-/// What has waited so long because of that waits as long again, but no longer than this: looking at thousands
-/// of statuses all the time to find that it is still busy is work too.
-const BUSY_LOOK: Duration = Duration::from_secs(16);
+/// What each status that waits adds to that: every write makes what gangs wait for slower, so that of
+/// hundreds that come up at once most are told when they are up, and of many that do not, twenty a second.
+const PATIENCE_PER_WAITING: Duration = Duration::from_millis(50);
+/// However many wait.
+const MOST_PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two looks at a whole set, at least.
 const PACE: Duration = Duration::from_secs(1);
 /// The same, for each of its replicas: large sets take a look as costly as they are large.
@@ -63,12 +62,8 @@ fn lock<T>(times: &Times<T>) -> MutexGuard<'_, BTreeMap<ObjectKey, T>> {
 /// Holds back what nobody waits for.
 #[derive(Default)]
 pub(crate) struct Coalesce {
-    held: Times<Held>,
-}
-
-struct Held {
-    since: Instant,
-    until: Instant,
+    /// Since when.
+    held: Times<Instant>,
 }
 
 impl Coalesce {
@@ -81,8 +76,7 @@ impl Coalesce {
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
         let patience = report.as_ref().map(|report| report.patience);
-        let busy = context.writer.is_busy();
-        let until = self.hold(&attempt.key, patience, busy, context.env.clock.now());
+        let until = self.hold(&attempt.key, patience, context.env.clock.now());
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
@@ -92,30 +86,19 @@ impl Coalesce {
     }
 
     /// Until when to hold a status back; without one, nothing is held back any more.
-    fn hold(
-        &self,
-        key: &ObjectKey,
-        patience: Option<Duration>,
-        busy: bool,
-        now: Instant,
-    ) -> Option<Instant> {
+    fn hold(&self, key: &ObjectKey, patience: Option<Duration>, now: Instant) -> Option<Instant> {
         let mut all = lock(&self.held);
-        let Some(patience) = patience else {
+        let until = patience.filter(|patience| !patience.is_zero()).map(|patience| {
+            let since = *all.entry(key.clone()).or_insert(now);
+            let waiting = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            let others = PATIENCE_PER_WAITING.saturating_mul(waiting.saturating_sub(1));
+            since + patience.saturating_add(others).min(MOST_PATIENCE)
+        });
+        let until = until.filter(|until| *until > now);
+        if until.is_none() {
             all.remove(key);
-            return None;
-        };
-        let new = || Held { since: now, until: now + patience };
-        let held = all.entry(key.clone()).or_insert_with(new);
-        let is_due = held.until.min(now + patience) <= now;
-        let at_most = held.since + BUSY_PATIENCE;
-        if is_due && busy && !patience.is_zero() && now < at_most {
-            let again = now.since(held.since).clamp(PATIENCE, BUSY_LOOK);
-            held.until = (now + again).min(at_most);
-        } else if is_due {
-            all.remove(key);
-            return None;
         }
-        Some(held.until)
+        until
     }
 }
 
@@ -155,12 +138,13 @@ mod tests {
         let coalesce = Coalesce::default();
         let hold = |name: &str, patience: Option<u64>, second| {
             let patience = patience.map(Duration::from_secs);
-            coalesce.hold(&ObjectKey::new("n", name), patience, false, at(second))
+            coalesce.hold(&ObjectKey::new("n", name), patience, at(second))
         };
 
         assert_eq!(hold("a", Some(2), 0), Some(at(2)));
         assert_eq!(hold("a", Some(2), 1), Some(at(2)));
-        assert_eq!(hold("b", Some(2), 1), Some(at(3)), "objects wait apart");
+        assert_eq!(hold("b", Some(2), 1), Some(at(3) + PATIENCE_PER_WAITING), "objects wait apart");
+        assert_eq!(hold("b", None, 1), None);
         assert_eq!(hold("a", Some(2), 2), None);
         assert_eq!(hold("a", Some(2), 2), Some(at(4)), "a new burst");
         assert_eq!(hold("a", Some(0), 3), None, "somebody waits");
@@ -185,18 +169,25 @@ mod tests {
     }
 
     #[test]
-    fn what_can_wait_waits_while_it_is_busy_but_not_for_ever() {
-        let (coalesce, key) = (Coalesce::default(), ObjectKey::new("n", "a"));
-        let hold = |seconds, busy, now| {
-            coalesce.hold(&key, Some(Duration::from_secs(seconds)), busy, at(now))
+    fn the_more_wait_the_longer_each_does_but_not_for_ever() {
+        let coalesce = Coalesce::default();
+        let hold = |number: u32, seconds, now| {
+            let key = ObjectKey::new("n", &number.to_string());
+            coalesce.hold(&key, Some(Duration::from_secs(seconds)), at(now))
         };
-        assert_eq!(hold(2, true, 0), Some(at(2)));
-        assert_eq!(hold(2, true, 2), Some(at(4)), "more than it would otherwise");
-        assert_eq!(hold(2, true, 4), Some(at(8)), "as long again");
-        assert_eq!(hold(2, true, 40), Some(at(56)), "but not much longer than it may be busy");
-        assert_eq!(hold(0, true, 41), None, "an answer that somebody waits for");
-        assert_eq!(hold(8, true, 10), Some(at(18)));
-        assert_eq!(hold(8, true, 129), Some(at(130)));
-        assert_eq!(hold(8, true, 130), None, "two minutes are enough");
+        assert_eq!(hold(0, 8, 0), Some(at(8)));
+        for number in 1..=200 {
+            hold(number, 8, 0);
+        }
+        assert_eq!(hold(0, 8, 8), Some(at(18)), "two hundred others wait");
+        for number in 1..=120 {
+            assert_eq!(hold(number, 0, 9), None, "somebody waits for it");
+        }
+        assert_eq!(hold(0, 8, 9), Some(at(12)), "eighty others do");
+        assert_eq!(hold(0, 8, 12), None);
+        for number in 1..=5000 {
+            hold(number, 2, 20);
+        }
+        assert_eq!(hold(0, 2, 20), Some(at(140)), "two minutes are enough");
     }
 }

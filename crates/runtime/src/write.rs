@@ -197,11 +197,6 @@ impl Writer {
         Self { leadership: Leadership::without_election(), ..self.clone() }
     }
 
-    /// Whether the API server has its hands full with our writes: what can wait should.
-    pub fn is_busy(&self) -> bool {
-        self.pacer.is_busy()
-    }
-
     /// Sends one write and notes it in `fence`. Deleting what is already gone succeeds.
     pub async fn execute(&self, fence: &Fence, write: &Write) -> Result<Written, WriteError> {
         let outcome = self.send(write).await;

@@ -55,13 +55,6 @@ impl Pace {
         Admission::Now
     }
 
-    /// Whether most of the places are taken, or none may be.
-    fn is_busy(&self, now: Instant) -> bool {
-        #[expect(clippy::cast_precision_loss, reason = "at most 64")]
-        let in_flight = self.in_flight as f64;
-        in_flight > self.bound / 2.0 || now < self.resume_at
-    }
-
     fn ended(&mut self) {
         self.in_flight -= 1;
     }
@@ -95,12 +88,6 @@ impl Pacer {
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether most of the places are taken, or none may be.
-    pub(super) fn is_busy(&self) -> bool {
-        let now = self.clock.now();
-        self.pace().is_busy(now)
     }
 
     /// Waits for a place.
@@ -171,19 +158,6 @@ mod tests {
         assert_eq!(pace.admit(at(0)), Admission::Later);
         pace.ended();
         assert_eq!(pace.admit(at(0)), Admission::Now);
-    }
-
-    #[test]
-    fn it_is_busy_when_most_places_are_taken_and_while_none_may_be() {
-        let mut pace = Pace::new();
-        (0..32).for_each(|_| assert_eq!(pace.admit(at(0)), Admission::Now));
-        assert!(!pace.is_busy(at(0)));
-        assert_eq!(pace.admit(at(0)), Admission::Now);
-        assert!(pace.is_busy(at(0)));
-        (0..33).for_each(|_| pace.ended());
-        pace.throttled(at(0), at(10), Duration::from_secs(2));
-        assert!(pace.is_busy(at(2000)));
-        assert!(!pace.is_busy(at(2010)));
     }
 
     #[test]
