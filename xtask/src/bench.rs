@@ -9,6 +9,7 @@ mod audit;
 mod budgets;
 mod ceiling;
 mod deploy;
+mod floor;
 mod progress;
 mod render;
 mod report;

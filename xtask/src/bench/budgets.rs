@@ -90,7 +90,7 @@ pub(crate) fn budgets(report: &Report) -> Vec<Verdict> {
     let [a, b] = [Shape::A, Shape::B].map(|shape| run(report, shape, &Limits::BOTH));
     let throttled = run(report, Shape::A, &[Limits::Default]);
     let writes = |run| created(run, Phase::operator_writes_per_pod, where_writes_went);
-    let gone = |step| gone(throttled, step);
+    let gone = |step| gone(report, throttled?, step);
     let memory = memory_line(&report.growth);
     let memory_at = |pods| memory.as_ref().map(|line| (line.at(pods), line.to_string()));
     let statuses = [a, b].into_iter().filter_map(clique_statuses);
@@ -172,12 +172,16 @@ fn no_op(run: Option<&Run>) -> Measured {
     Some((f64::from(phase.writes.sent(of_operator)), where_writes_went(phase)))
 }
 
-fn gone(run: Option<&Run>, step: Step) -> Measured {
-    let phase = run?.phase(step)?;
+fn gone(report: &Report, run: &Run, step: Step) -> Measured {
+    let phase = run.phase(step)?;
     let pods = phase.seconds.pods_gone?;
     let collected = phase.writes.accepted(|kind| kind.user == "generic-garbage-collector");
+    let floor = report
+        .floor(run)
+        .map(|floor| format!("clients that only delete the same take {:.1} s, ", floor.seconds));
     let why = format!(
-        "the last pod went after {pods:.1} s, the garbage collector wrote {collected} times; {}",
+        "{}the last pod went after {pods:.1} s, the garbage collector wrote {collected} times; {}",
+        floor.unwrap_or_default(),
         where_cpu_went(phase)
     );
     Some((phase.seconds.all_gone?, why))

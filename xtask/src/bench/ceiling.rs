@@ -13,7 +13,7 @@ use xtask::poll::Stopwatch;
 
 /// Pods and clients of a whole measurement.
 pub(crate) const PODS: u32 = 2000;
-const CLIENTS: usize = 32;
+pub(super) const CLIENTS: usize = 32;
 
 /// Rates per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -44,51 +44,64 @@ pub(crate) fn measure(connector: &Connector, namespace: &str) -> Result<Rates> {
     let mut clients: Vec<Connection> = (0..CLIENTS).map(connect).collect::<Result<_>>()?;
     let pods = format!("/api/v1/namespaces/{namespace}/pods");
     let container = json!({ "name": "main", "image": "image" });
-    let create = timed(&mut clients, |client, number| {
+    let numbers: Vec<u32> = (0..PODS).collect();
+    let create = timed(&mut clients, &numbers, |client, number| {
         let pod = json!({
             "metadata": { "name": format!("pod-{number}"), "labels": { "app": "ceiling" } },
             // Nobody schedules for this name.
             "spec": { "schedulerName": "nobody", "containers": [container] },
         });
-        client.expect("POST", &pods, Some(&pod.to_string()))
+        client.expect("POST", &pods, Some(&pod.to_string())).map(drop)
     })?;
-    let bind = timed(&mut clients, |client, number| {
+    let bind = timed(&mut clients, &numbers, |client, number| {
         let target = json!({ "kind": "Node", "name": "nowhere" });
         let name = format!("pod-{number}");
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name }, "target": target,
         });
-        client.expect("POST", &format!("{pods}/{name}/binding"), Some(&binding.to_string()))
+        client
+            .expect("POST", &format!("{pods}/{name}/binding"), Some(&binding.to_string()))
+            .map(drop)
     })?;
-    let delete = timed(&mut clients, |client, number| {
-        client.expect("DELETE", &format!("{pods}/pod-{number}?gracePeriodSeconds=0"), None)
+    let delete = timed(&mut clients, &numbers, |client, number| {
+        let path = format!("{pods}/pod-{number}?gracePeriodSeconds=0");
+        client.expect("DELETE", &path, None).map(drop)
     })?;
     Ok(Rates::from_seconds(PODS, [create, bind, delete]))
 }
 
-/// Seconds until the clients together have done something for every pod.
-fn timed(
+/// Seconds until the clients together have done something for every one.
+fn timed<T: Sync>(
     clients: &mut [Connection],
-    act: impl Fn(&mut Connection, u32) -> Result<String> + Sync,
+    all: &[T],
+    act: impl Fn(&mut Connection, &T) -> Result<()> + Sync,
 ) -> Result<f64> {
     let watch = Stopwatch::start();
-    let act = &act;
+    each(clients, all, act)?;
+    Ok(watch.elapsed().as_secs_f64())
+}
+
+/// Shares all out among the clients, which act at the same time.
+pub(super) fn each<T: Sync>(
+    clients: &mut [Connection],
+    all: &[T],
+    act: impl Fn(&mut Connection, &T) -> Result<()> + Sync,
+) -> Result<()> {
+    let (act, count) = (&act, clients.len());
     thread::scope(|scope| {
         let workers: Vec<_> = clients
             .iter_mut()
-            .zip(0..)
-            .map(|(client, first)| {
+            .enumerate()
+            .map(|(first, client)| {
                 scope.spawn(move || {
-                    let mut mine = (first..PODS).step_by(CLIENTS);
-                    mine.try_for_each(|number| act(client, number).map(drop))
+                    all.iter().skip(first).step_by(count).try_for_each(|one| act(client, one))
                 })
             })
             .collect();
         workers.into_iter().try_for_each(|worker| {
-            worker.join().map_err(|_| anyhow!("a client of the ceiling panicked"))?
+            worker.join().map_err(|_| anyhow!("a client of the benchmark panicked"))?
         })
-    })?;
-    Ok(watch.elapsed().as_secs_f64())
+    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use xtask::cluster::Kube;
 
-use super::report::{Ceiling, Latency, Limits, Phase, Report, Run, Setting, Step};
+use super::report::{Ceiling, Floor, Latency, Limits, Phase, Report, Run, Setting, Step};
 use super::shape::Shape;
 use super::world::{FLEET, OTHER_NAMESPACE, Plan, Stage, World};
 use super::{budgets, ceiling, render};
@@ -63,6 +63,8 @@ enum Part {
     Latency,
     /// 2,000 pods created, bound and deleted by 32 clients: what can the API server do at most?
     Ceiling,
+    /// Shape a deleted by 32 clients instead of the operator: how soon can it be gone at all?
+    Floor,
     /// All of these.
     All,
 }
@@ -84,7 +86,7 @@ impl DeployArguments {
 
     /// Which limits to measure with: the rest is measured with the first.
     fn limits(&self) -> Vec<Limits> {
-        let twice = self.wants(Part::A) || self.wants(Part::B);
+        let twice = [Part::A, Part::B, Part::Floor].into_iter().any(|part| self.wants(part));
         match self.controller_manager_limits {
             LimitsChoice::Both if twice => vec![Limits::Raised, Limits::Default],
             LimitsChoice::Raised | LimitsChoice::Both => vec![Limits::Raised],
@@ -165,6 +167,9 @@ impl Bench<'_> {
             if self.arguments.wants(Part::A) {
                 report.runs.push(self.cycle(&world, limits, Shape::A, 500)?);
             }
+            if self.arguments.wants(Part::Floor) {
+                report.floors.push(self.floor(&world, limits)?);
+            }
             if self.arguments.wants(Part::B) {
                 report.runs.push(self.cycle(&world, limits, Shape::B, 50)?);
             }
@@ -198,6 +203,16 @@ impl Bench<'_> {
         let (per_second, machine_ms) = stage.meanwhile(measure)?;
         stage.end()?;
         Ok(Ceiling { pods: ceiling::PODS, per_second, machine_ms })
+    }
+
+    fn floor(&self, world: &World, limits: Limits) -> Result<Floor> {
+        let (shape, replicas) = (Shape::A, self.arguments.replicas(500));
+        say(&format!("{replicas} replicas of shape a, deleted by clients that do nothing else"));
+        let mut stage = world.operate(&self.program)?;
+        stage.reach(shape.goal(Some(replicas)), |set| set.create(shape, SET, replicas))?;
+        stage.settle()?;
+        let seconds = stage.delete_without_operator(shape, SET)?;
+        Ok(Floor { limits, replicas, seconds })
     }
 
     fn latency(&self, world: &World) -> Result<Latency> {
@@ -331,7 +346,7 @@ mod tests {
     #[test]
     fn without_arguments_everything_is_measured() {
         let all = arguments(&[]);
-        for part in [Part::A, Part::B, Part::Scale, Part::Latency, Part::Ceiling] {
+        for part in [Part::A, Part::B, Part::Scale, Part::Latency, Part::Ceiling, Part::Floor] {
             assert!(all.wants(part), "{part:?}");
         }
         assert_eq!(all.limits(), [Limits::Raised, Limits::Default]);

@@ -32,6 +32,9 @@ pub(crate) fn text(report: &Report) -> String {
     if let Some(ceiling) = &report.ceiling {
         section(&mut text, "Ceiling of the API server", &rates(ceiling));
     }
+    if !report.floors.is_empty() {
+        section(&mut text, "Floor of the teardown, shape a", &floors(report));
+    }
     section(&mut text, "Budgets", &verdicts("BUDGET", &report.budgets));
     section(&mut text, "Reference", &verdicts("THEIRS AND GOAL", &report.reference));
     section(&mut text, "", &doubts(report));
@@ -227,6 +230,25 @@ fn rates(ceiling: &Ceiling) -> String {
     ])
 }
 
+/// The operator next to clients that do nothing else.
+fn floors(report: &Report) -> String {
+    let heading = ["CLIENT LIMITS", "REPLICAS", "CLIENTS", "OPERATOR", "RATIO"];
+    let mut rows = vec![heading.map(str::to_owned)];
+    rows.extend(report.floors.iter().map(|floor| {
+        let ours = report.runs.iter().find(|run| report.floor(run) == Some(floor));
+        let ours = ours.and_then(|run| run.phase(Step::Delete)?.seconds.all_gone);
+        let ratio = ours.map(|ours| format!("{:.2} ×", ours / floor.seconds));
+        [
+            floor.limits.word().to_owned(),
+            floor.replicas.to_string(),
+            time(Some(floor.seconds)),
+            time(ours),
+            ratio.unwrap_or_else(|| NONE.to_owned()),
+        ]
+    }));
+    align(&rows)
+}
+
 fn verdicts(limit: &str, verdicts: &[Verdict]) -> String {
     let mut rows = vec![["", "WHAT", limit, "MEASURED", "WHY"].map(str::to_owned)];
     rows.extend(verdicts.iter().map(|verdict| {
@@ -270,8 +292,8 @@ fn doubts(report: &Report) -> String {
 mod tests {
     use super::super::budgets;
     use super::super::ceiling::Rates;
-    use super::super::report::Limits;
     use super::super::report::testkit::{phase, run};
+    use super::super::report::{Floor, Limits};
     use super::super::usage::Cpu;
     use super::*;
 
@@ -287,6 +309,7 @@ mod tests {
         let per_second = Rates { created: 1.0, bound: 1.0, deleted: 1.0, writes: 1000.0 };
         let mut report = Report {
             runs: vec![run(Limits::Raised, vec![create, delete, idle])],
+            floors: vec![Floor { limits: Limits::Raised, replicas: 500, seconds: 4.0 }],
             ceiling: Some(Ceiling { pods: 2000, per_second, machine_ms: Cpu::default() }),
             ..Report::default()
         };
@@ -321,6 +344,23 @@ mod tests {
             "0 %",
         ];
         assert_eq!(cells(&text, "0 → 500"), expected);
+    }
+
+    #[test]
+    fn a_teardown_is_compared_with_its_floor() {
+        let mut report = report();
+        assert_eq!(
+            cells(&text(&report), "raised"),
+            ["raised", "500", "4.00 s", "5.00 s", "1.25 ×"]
+        );
+        report.runs[0].limits = Limits::Default;
+        assert_eq!(cells(&text(&report), "raised"), ["raised", "500", "4.00 s", NONE, NONE]);
+        report.floors[0].limits = Limits::Default;
+        let delete = &mut report.runs[0].phases[1].seconds;
+        (delete.pods_gone, delete.all_gone) = (Some(11.0), Some(12.0));
+        let verdicts = budgets::budgets(&report);
+        let deleted = verdicts.iter().find(|one| one.what.starts_with("deleted")).unwrap();
+        assert!(deleted.why.starts_with("clients that only delete the same take 4.0 s, "));
     }
 
     #[test]

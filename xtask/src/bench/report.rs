@@ -25,6 +25,8 @@ pub(crate) struct Report {
     pub(crate) growth: Vec<Run>,
     pub(crate) latency: Option<Latency>,
     pub(crate) ceiling: Option<Ceiling>,
+    /// With each of the limits.
+    pub(crate) floors: Vec<Floor>,
     /// Budgets next to the figures.
     pub(crate) budgets: Vec<Verdict>,
     /// The reference next to the figures.
@@ -224,6 +226,24 @@ pub(crate) struct Ceiling {
     pub(crate) pods: u32,
     pub(crate) per_second: Rates,
     pub(crate) machine_ms: Cpu,
+}
+
+/// How soon clients that do nothing else have deleted a set of shape a.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Floor {
+    pub(crate) limits: Limits,
+    pub(crate) replicas: u32,
+    pub(crate) seconds: f64,
+}
+
+impl Report {
+    /// What the teardown of a run is to be compared with.
+    pub(crate) fn floor(&self, run: &Run) -> Option<&Floor> {
+        self.floors
+            .iter()
+            .filter(|_| run.shape == Shape::A)
+            .find(|floor| (floor.limits, floor.replicas) == (run.limits, run.replicas))
+    }
 }
 
 /// The middle value, or the lower of the two.

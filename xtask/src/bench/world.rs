@@ -11,6 +11,7 @@ use xtask::cluster::{ClientLimits, Cluster, Connection, Connector, Fleet, Option
 use xtask::poll::{self, Stopwatch};
 
 use super::audit::{AuditLog, Writes};
+use super::floor::Inventory;
 use super::progress::{Change, Goal, Kind, Marks, Progress};
 use super::report::{Limits, OPERATOR, Phase, Seconds, Step, of_operator};
 use super::shape::Shape;
@@ -41,6 +42,8 @@ pub(crate) struct World {
     cluster: Cluster,
     /// For the user that deploys and watches.
     pub(crate) connector: Connector,
+    /// For clients that do what the operator would: its webhooks need not be asked about them.
+    stand_in: Connector,
     operator: User,
     configuration: String,
     clock: Stopwatch,
@@ -66,8 +69,11 @@ impl World {
         // be a sixteenth of the API server's work.
         let operator = cluster.service_account(OPERATOR_NAMESPACE, OPERATOR)?;
         let connector = cluster.connector(&cluster.user("bench", &["system:masters"])?)?;
+        let stand_in = cluster.user(operator.name(), &["system:masters"])?;
+        let stand_in = cluster.connector(&stand_in)?;
         let configuration = configuration(CONFIGURATION, authorizer)?;
-        let world = Self { cluster, connector, operator, configuration, clock: Stopwatch::start() };
+        let clock = Stopwatch::start();
+        let world = Self { cluster, connector, stand_in, operator, configuration, clock };
         world.make_namespace(NAMESPACE)?;
         world.make_namespace(OTHER_NAMESPACE)?;
         Ok(world)
@@ -100,10 +106,12 @@ impl World {
             .into_iter()
             .map(|(name, pid)| (name.to_owned(), pid))
             .collect();
-        pids.insert(OPERATOR.to_owned(), operator.pid());
+        let pid = operator.pid();
+        pids.insert(OPERATOR.to_owned(), pid);
         pids.insert("bench".to_owned(), std::process::id());
         let mut stage = Stage {
-            operator,
+            operator: Some(operator),
+            pid,
             changes,
             progress: Progress::default(),
             audit: AuditLog::open(&self.cluster.audit_log())?,
@@ -135,7 +143,9 @@ fn configuration(installed: &str, authorizer: bool) -> Result<String> {
 
 /// An operator at work.
 pub(crate) struct Stage<'a> {
-    operator: Operator,
+    /// Until it is stopped.
+    operator: Option<Operator>,
+    pid: u32,
     changes: Receiver<Result<(Duration, Change)>>,
     progress: Progress,
     audit: AuditLog,
@@ -162,7 +172,7 @@ impl Stage<'_> {
         plan: Plan,
         act: impl FnOnce(&mut Sets) -> Result<()>,
     ) -> Result<Phase> {
-        usage::forget_peak(self.operator.pid())?;
+        usage::forget_peak(self.pid)?;
         // What was written between two steps belongs to neither.
         self.audit.read()?;
         let before = Reading::take(&self.pids)?;
@@ -183,7 +193,7 @@ impl Stage<'_> {
             writes,
             machine_ms,
             operator_cpu_ms: Reading::take(&self.pids)?.since(&before).of(OPERATOR),
-            memory_kib: usage::memory(self.operator.pid())?,
+            memory_kib: usage::memory(self.pid)?,
         })
     }
 
@@ -257,7 +267,7 @@ impl Stage<'_> {
                 Ok(true)
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.operator.ensure_running()?;
+                self.operator.as_mut().map_or(Ok(()), Operator::ensure_running)?;
                 Ok(false)
             }
             Err(RecvTimeoutError::Disconnected) => bail!("every watch has ended"),
@@ -287,8 +297,21 @@ impl Stage<'_> {
     }
 
     /// Ends the operator in order, so that the next one need not wait for its lease.
-    pub(crate) fn end(self) -> Result<()> {
-        self.operator.stop()
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.operator.take().map_or(Ok(()), Operator::stop)
+    }
+
+    /// Stops the operator and has its set deleted by others in its place; seconds until all is gone.
+    pub(crate) fn delete_without_operator(mut self, shape: Shape, name: &str) -> Result<f64> {
+        self.stop()?;
+        let inventory = Inventory::take(&self.world.stand_in, NAMESPACE, name)?;
+        let stand_in = &self.world.stand_in;
+        let (start, marks) = self.reach(shape.goal(None), |_| inventory.delete(stand_in))?;
+        Seconds::down(start, &marks).all_gone.context("everything is gone")
     }
 }
 

@@ -4,10 +4,11 @@
 //! holds new writes back for as long as the server asked; each success lets it grow again by one
 //! place per round of writes. So a server under load is left alone at once and reclaimed gently.
 
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
-
-use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
 use crate::metrics::Metrics;
@@ -46,13 +47,17 @@ impl Pace {
         if now < self.resume_at {
             return Admission::At(self.resume_at);
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "2..=64")]
-        let places = self.bound as usize;
-        if self.in_flight >= places {
+        if !self.has_room() {
             return Admission::Later;
         }
         self.in_flight += 1;
         Admission::Now
+    }
+
+    fn has_room(&self) -> bool {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "2..=64")]
+        let places = self.bound as usize;
+        self.in_flight < places
     }
 
     fn ended(&mut self) {
@@ -76,35 +81,91 @@ impl Pace {
 /// Hands out places for writes; clones share the bound.
 #[derive(Clone)]
 pub(super) struct Pacer {
-    shared: Arc<(Mutex<Pace>, Notify)>,
+    shared: Arc<Mutex<Shared>>,
     clock: Clock,
     metrics: Metrics,
 }
 
+struct Shared {
+    pace: Pace,
+    /// Who waits for a place, in the order of their tickets.
+    line: BTreeMap<u64, Waker>,
+    next_ticket: u64,
+}
+
+impl Shared {
+    /// Wakes the first in line if there is a place. It wakes the next when it has taken one: waking all
+    /// for each place would make the work grow with the square of the writes.
+    fn call(&self) {
+        if self.pace.has_room()
+            && let Some((_, first)) = self.line.first_key_value()
+        {
+            first.wake_by_ref();
+        }
+    }
+}
+
 impl Pacer {
     pub(super) fn new(clock: Clock, metrics: Metrics) -> Self {
-        Self { shared: Arc::new((Mutex::new(Pace::new()), Notify::new())), clock, metrics }
+        let shared = Shared { pace: Pace::new(), line: BTreeMap::new(), next_ticket: 0 };
+        Self { shared: Arc::new(Mutex::new(shared)), clock, metrics }
     }
 
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a place.
     pub(super) async fn acquire(&self) -> Permit {
+        let turn = Turn::new(self);
         loop {
-            let freed = self.shared.1.notified();
-            let now = self.clock.now();
-            let admission = self.pace().admit(now);
-            match admission {
-                Admission::Now => {
-                    self.metrics.writes_in_flight(self.pace().in_flight);
-                    return Permit { pacer: self.clone(), sent: now };
-                }
-                Admission::At(time) => self.clock.sleep_until(time).await,
-                Admission::Later => freed.await,
+            match turn.come().await {
+                Ok(now) => return Permit { pacer: self.clone(), sent: now },
+                Err(pause_ends) => self.clock.sleep_until(pause_ends).await,
             }
         }
+    }
+}
+
+/// A turn to take a place, which is somebody else's when it is dropped.
+struct Turn<'a> {
+    pacer: &'a Pacer,
+    ticket: u64,
+}
+
+impl<'a> Turn<'a> {
+    fn new(pacer: &'a Pacer) -> Self {
+        let mut shared = pacer.shared();
+        shared.next_ticket += 1;
+        Self { pacer, ticket: shared.next_ticket }
+    }
+
+    /// Waits in line while there is no place. Returns when it took one, or before when it may not.
+    async fn come(&self) -> Result<Instant, Instant> {
+        poll_fn(|context| {
+            let now = self.pacer.clock.now();
+            let mut shared = self.pacer.shared();
+            let turn = match shared.pace.admit(now) {
+                Admission::Later => {
+                    shared.line.insert(self.ticket, context.waker().clone());
+                    return Poll::Pending;
+                }
+                Admission::Now => Ok(now),
+                Admission::At(time) => Err(time),
+            };
+            shared.line.remove(&self.ticket);
+            self.pacer.metrics.writes_in_flight(shared.pace.in_flight);
+            Poll::Ready(turn)
+        })
+        .await
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.pacer.shared();
+        shared.line.remove(&self.ticket);
+        shared.call();
     }
 }
 
@@ -116,25 +177,22 @@ pub(super) struct Permit {
 
 impl Permit {
     pub(super) fn succeeded(&self) {
-        self.pacer.pace().succeeded();
+        self.pacer.shared().pace.succeeded();
     }
 
     pub(super) fn throttled(&self, pause: Option<Duration>) {
         let now = self.pacer.clock.now();
-        self.pacer.pace().throttled(self.sent, now, pause.unwrap_or(DEFAULT_PAUSE));
+        self.pacer.shared().pace.throttled(self.sent, now, pause.unwrap_or(DEFAULT_PAUSE));
         self.pacer.metrics.write_paused();
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let in_flight = {
-            let mut pace = self.pacer.pace();
-            pace.ended();
-            pace.in_flight
-        };
-        self.pacer.metrics.writes_in_flight(in_flight);
-        self.pacer.shared.1.notify_waiters();
+        let mut shared = self.pacer.shared();
+        shared.pace.ended();
+        self.pacer.metrics.writes_in_flight(shared.pace.in_flight);
+        shared.call();
     }
 }
 
@@ -201,5 +259,39 @@ mod tests {
         let _permit = pacer.acquire().await;
 
         assert_eq!(clock.now(), at(5000));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn every_waiting_write_goes_in_turn_also_when_there_is_more_room_than_before() {
+        let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
+        let pacer = Pacer::new(clock.clone(), Metrics::new());
+        pacer.shared().pace.bound = FEWEST;
+        let went = Mutex::new(Vec::new());
+        let write = async |number: u64| {
+            let permit = pacer.acquire().await;
+            went.lock().unwrap().push(number);
+            clock.sleep_until(clock.now() + Duration::from_millis(1)).await;
+            permit.succeeded();
+        };
+
+        futures::future::join_all((0..200).map(write)).await;
+
+        assert_eq!(went.into_inner().unwrap(), (0..200).collect::<Vec<_>>());
+        assert!(clock.now() < at(30), "the bound grew, and the room was used: {:?}", clock.now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_given_up_while_it_waits_does_not_keep_its_turn() {
+        let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
+        let pacer = Pacer::new(clock, Metrics::new());
+        pacer.shared().pace.bound = FEWEST;
+        let permits = [pacer.acquire().await, pacer.acquire().await];
+        let (mut given_up, mut waiting) = (Box::pin(pacer.acquire()), Box::pin(pacer.acquire()));
+        assert!(futures::poll!(&mut given_up).is_pending());
+        assert!(futures::poll!(&mut waiting).is_pending());
+
+        drop(permits);
+        drop(given_up);
+
+        assert!(futures::poll!(&mut waiting).is_ready());
     }
 }
