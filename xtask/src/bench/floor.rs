@@ -1,7 +1,7 @@
 //! How soon a set of shape a can be gone at all on this machine, for the operator to be compared with.
 //!
-//! Clients that know every object beforehand and do nothing else send the writes that the operator
-//! sends, in its name and in its order. Nodes and the controller manager take part as ever.
+//! Clients that know every object below the set beforehand and do nothing else send the writes that the
+//! operator sends, in its name and in its order. Nodes and the controller manager take part as ever.
 
 use std::collections::BTreeMap;
 
@@ -62,16 +62,13 @@ struct Metadata {
     labels: BTreeMap<String, String>,
 }
 
-/// Objects of the set, listed before the time is taken.
+/// Objects of sets, listed before the time is taken.
 #[derive(Debug)]
-pub(crate) struct Inventory {
-    set: String,
-    errands: Vec<Errand>,
-}
+pub(crate) struct Inventory(Vec<Errand>);
 
 impl Inventory {
-    /// Everything that the set `name` of a namespace without other sets is made of.
-    pub(crate) fn take(connector: &Connector, namespace: &str, name: &str) -> Result<Self> {
+    /// Everything that the sets of a namespace are made of.
+    pub(crate) fn take(connector: &Connector, namespace: &str) -> Result<Self> {
         let mut client = connector.connect()?;
         let mut list = |path: &str| -> Result<Vec<Item>> {
             let list: List = serde_json::from_str(&client.expect("GET", path, None)?)
@@ -93,19 +90,16 @@ impl Inventory {
                 |item: Item| vec![Request::delete(format!("{path}/{}", item.metadata.name))];
             others.push(list(&path)?.into_iter().map(delete).collect());
         }
-        let set = format!("{}/{name}", Kind::Set.path(namespace));
-        Ok(Self { set, errands: interleave(cliques, others) })
+        Ok(Self(interleave(cliques, others)))
     }
 
-    /// Has everything deleted, the set first to be deleted and last to be let go.
+    /// Has everything deleted.
     pub(crate) fn delete(&self, connector: &Connector) -> Result<()> {
         let connect = |_| connector.connect();
         let mut clients: Vec<Connection> = (0..CLIENTS).map(connect).collect::<Result<_>>()?;
-        Request::delete(self.set.clone()).send(&mut clients[0])?;
-        ceiling::each(&mut clients, &self.errands, |client, errand| {
+        ceiling::each(&mut clients, &self.0, |client, errand| {
             errand.iter().try_for_each(|request| request.send(client))
-        })?;
-        Request::let_go(self.set.clone()).send(&mut clients[0])
+        })
     }
 }
 

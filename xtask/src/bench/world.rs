@@ -305,12 +305,14 @@ impl Stage<'_> {
         self.operator.take().map_or(Ok(()), Operator::stop)
     }
 
-    /// Stops the operator and has its set deleted by others in its place; seconds until all is gone.
+    /// Stops the operator and has what it made for a set deleted by others in its place; seconds until
+    /// all of that is gone. The set waits for the next operator to let it go.
     pub(crate) fn delete_without_operator(mut self, shape: Shape, name: &str) -> Result<f64> {
         self.stop()?;
-        let inventory = Inventory::take(&self.world.stand_in, NAMESPACE, name)?;
         let stand_in = &self.world.stand_in;
-        let (start, marks) = self.reach(shape.goal(None), |_| inventory.delete(stand_in))?;
+        let inventory = Inventory::take(stand_in, NAMESPACE)?;
+        let (start, marks) = self.reach(shape.goal(Some(0)), |_| inventory.delete(stand_in))?;
+        Sets(self.world.connector.connect()?).delete(name)?;
         Seconds::down(start, &marks).all_gone.context("everything is gone")
     }
 }
