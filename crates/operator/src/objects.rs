@@ -27,17 +27,18 @@ pub(crate) struct Object<K> {
 
 impl<'de, K> Deserialize<'de> for Object<K>
 where
-    K: DeserializeOwned + kube::Resource,
+    K: Clone + DeserializeOwned + kube::Resource,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = K::deserialize(deserializer)?;
         // The largest part of many objects, and nobody reads it.
         object.meta_mut().managed_fields = None;
-        Ok(Self { meta: Meta::from(object.meta()), object })
+        // A list that is read has room to spare, a copy has none: that is a quarter of a gang.
+        Ok(Self { meta: Meta::from(object.meta()), object: object.clone() })
     }
 }
 
-impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
+impl<K: Clone + DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
     fn meta(&self) -> &Meta {
         &self.meta
     }

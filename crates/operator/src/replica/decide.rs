@@ -151,7 +151,7 @@ impl Wanted<'_> {
     fn own<K>(&mut self, live: &ByName<Object<K>>, wanted: &K)
     where
         K: kube::Resource<DynamicType = ()> + HasSpec<Spec: PartialEq>,
-        K: Serialize + DeserializeOwned + Send + Sync + 'static,
+        K: Serialize + Clone + DeserializeOwned + Send + Sync + 'static,
         K::Scope: 'static,
     {
         let name = wanted.meta().name.as_deref().unwrap_or_default();
