@@ -104,6 +104,7 @@ pub(crate) async fn reconcile(
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
     let Some(observed) = observe(&context.world, &attempt.key) else {
+        context.held_cliques.forget(&attempt.key);
         return Ok(None);
     };
     let handled = handling(context, &observed);

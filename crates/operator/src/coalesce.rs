@@ -100,6 +100,11 @@ impl Coalesce {
         }
         until
     }
+
+    /// There is nothing to report any more: what is gone does not make others wait.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        lock(&self.held).remove(key);
+    }
 }
 
 /// Looks at something once in a while.
@@ -184,7 +189,11 @@ mod tests {
             assert_eq!(hold(number, 0, 9), None, "somebody waits for it");
         }
         assert_eq!(hold(0, 8, 9), Some(at(12)), "eighty others do");
-        assert_eq!(hold(0, 8, 12), None);
+        for number in 121..=180 {
+            coalesce.forget(&ObjectKey::new("n", &number.to_string()));
+        }
+        assert_eq!(hold(0, 8, 8), Some(at(9)), "twenty others do, the rest are gone");
+        assert_eq!(hold(0, 8, 9), None);
         for number in 1..=5000 {
             hold(number, 2, 20);
         }

@@ -62,7 +62,10 @@ pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
-    let Some(seen) = Observed::of(&context.world, &attempt.key) else { return Ok(None) };
+    let Some(seen) = Observed::of(&context.world, &attempt.key) else {
+        context.held_groups.forget(&attempt.key);
+        return Ok(None);
+    };
     let now = context.env.clock.wall();
     let Decision { plan, waits, deadline, refused } = decide::decide(&seen, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
