@@ -42,11 +42,19 @@ pub(crate) fn workspace_root() -> Result<PathBuf> {
     here.parent().map(Path::to_owned).context("xtask lies inside the workspace")
 }
 
-/// The cargo that runs us, in the workspace.
+/// The cargo that runs us, in the workspace. It does not learn which package we are: build scripts that
+/// depend on such a variable would run again, and all that is built on them would be built again, each
+/// time that a developer calls cargo and this program in turn.
 pub(crate) fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 
