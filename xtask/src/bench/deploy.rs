@@ -31,10 +31,10 @@ pub(crate) struct DeployArguments {
     /// What to measure; several are separated by commas.
     #[arg(long = "shape", value_enum, value_delimiter = ',', default_value = "all")]
     parts: Vec<Part>,
-    /// Replicas instead of 500 (a) and 50 (b); sizes instead of 100,500,2000 (scale).
+    /// Replicas instead of 500 (a, floor) and 50 (b); sizes instead of 100,500,2000 (scale).
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..))]
     replicas: Vec<u32>,
-    /// Client limits of the controller manager; with both, a and b are measured twice.
+    /// Client limits of the controller manager; with both, a, b and floor are measured twice.
     #[arg(long, value_enum, default_value_t = LimitsChoice::Both)]
     controller_manager_limits: LimitsChoice,
     /// Seconds of doing nothing, in shape a.
@@ -63,7 +63,7 @@ enum Part {
     Latency,
     /// 2,000 pods created, bound and deleted by 32 clients: what can the API server do at most?
     Ceiling,
-    /// Shape a deleted by 32 clients instead of the operator: how soon can it be gone at all?
+    /// All below shape a deleted by 32 clients, without operator: how soon can it be gone at all?
     Floor,
     /// All of these.
     All,

@@ -1,7 +1,8 @@
-//! How soon a set of shape a can be gone at all on this machine, for the operator to be compared with.
+//! How soon all below a set of shape a can be gone on this machine, for the operator to be compared with.
 //!
 //! Clients that know every object below the set beforehand and do nothing else send the writes that the
-//! operator sends, in its name and in its order. Nodes and the controller manager take part as ever.
+//! operator sends, in its name and in its order. Nodes and the controller manager take part as ever. The
+//! clients show a certificate where the operator shows a token, which costs the API server some percent more.
 
 use std::collections::BTreeMap;
 

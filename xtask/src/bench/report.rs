@@ -228,7 +228,7 @@ pub(crate) struct Ceiling {
     pub(crate) machine_ms: Cpu,
 }
 
-/// How soon clients that do nothing else have deleted a set of shape a.
+/// How soon clients that do nothing else have deleted everything below a set of shape a.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Floor {
     pub(crate) limits: Limits,
