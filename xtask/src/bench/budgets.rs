@@ -213,13 +213,13 @@ fn latency(report: &Report) -> Measured {
 
 /// Whether sizes cost the same per pod, and memory grows along a line.
 fn growth(runs: &[Run], memory: Option<&Line>) -> Vec<Verdict> {
-    let phases: Vec<&Phase> = runs.iter().filter_map(|run| run.phase(Step::Create)).collect();
     let spread = |figure: fn(&Phase) -> f64| {
-        let figures: Vec<f64> = phases.iter().map(|phase| figure(phase)).collect();
+        let created = runs.iter().filter_map(|run| run.phase(Step::Create));
+        let mean = |run: &Run| run.mean(Step::Create, |phase| Some(figure(phase)));
+        let figures: Vec<f64> = runs.iter().filter_map(mean).collect();
         let most = figures.iter().copied().max_by(f64::total_cmp)?;
         let least = figures.iter().copied().min_by(f64::total_cmp)?;
-        let list: Vec<String> = phases
-            .iter()
+        let list: Vec<String> = created
             .zip(&figures)
             .map(|(phase, figure)| format!("{figure:.2} with {} pods", phase.pods))
             .collect();
@@ -504,6 +504,11 @@ mod tests {
         assert!((line.at(10_000.0) - 110.0).abs() < 1e-9);
         let verdicts = growth(&even, Some(&line));
         assert!(verdicts.iter().all(|verdict| verdict.mark == Mark::Met), "{verdicts:?}");
+
+        let mut twice = sized(200, 1000, 12);
+        twice.phases.extend(sized(200, 1400, 12).phases);
+        let verdicts = growth(&[twice, sized(1000, 6000, 20)], None);
+        assert_eq!(verdicts[0].figure.as_deref(), Some("1.00 ×"), "the mean counts");
 
         let uneven = [sized(200, 1000, 12), sized(1000, 6100, 30), sized(4000, 24000, 50)];
         let verdicts = growth(&uneven, memory_line(&uneven).as_ref());

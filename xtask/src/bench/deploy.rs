@@ -22,6 +22,9 @@ use super::{budgets, ceiling, render};
 use crate::generate::workspace_root;
 use crate::operator::Profile;
 
+/// A size is measured until so many replicas were deployed: what small ones cost is little in all, and
+/// single figures of it say nothing.
+const ENOUGH: u32 = 500;
 /// Single sets of which the median is taken.
 const SINGLES: u32 = 15;
 const SET: &str = "bench";
@@ -57,7 +60,7 @@ enum Part {
     A,
     /// The same with 50 replicas of 20 pods, 3 roles and a scaling group, without idling.
     B,
-    /// Shape a with 100, 500 and 2,000 replicas: does the cost per pod stay the same?
+    /// Shape a with 100 (five times), 500 and 2,000 replicas: does the cost per pod stay the same?
     Scale,
     /// Single sets of 10 pods: how soon are their gates lifted?
     Latency,
@@ -263,8 +266,10 @@ impl Bench<'_> {
         say(&run.title());
         let mut stage = world.operate(&self.program)?;
         let mut life = Life { stage: &mut stage, shape, run: &mut run, replicas: None };
-        life.step(Step::Create, Some(replicas))?;
-        life.step(Step::Delete, None)?;
+        for _ in 0..ENOUGH.div_ceil(replicas) {
+            life.step(Step::Create, Some(replicas))?;
+            life.step(Step::Delete, None)?;
+        }
         stage.end()?;
         Ok(run)
     }

@@ -168,15 +168,17 @@ fn growth(runs: &[Run]) -> String {
     let mut rows = vec![heading.map(str::to_owned)];
     for run in runs {
         let Some(phase) = run.phase(Step::Create) else { continue };
-        let gone = run.phase(Step::Delete).and_then(|phase| phase.seconds.all_gone);
+        let created = |figure: fn(&Phase) -> Option<f64>| run.mean(Step::Create, figure);
+        let writes = created(|phase| Some(phase.operator_writes_per_pod())).unwrap_or_default();
+        let cpu = created(|phase| Some(phase.operator_cpu_per_pod())).unwrap_or_default();
         rows.push([
             run.replicas.to_string(),
             run.pods().to_string(),
-            time(phase.seconds.created),
-            time(phase.seconds.ready),
-            time(gone),
-            format!("{:.2}", phase.operator_writes_per_pod()),
-            format!("{:.2} ms", phase.operator_cpu_per_pod()),
+            time(created(|phase| phase.seconds.created)),
+            time(created(|phase| phase.seconds.ready)),
+            time(run.mean(Step::Delete, |phase| phase.seconds.all_gone)),
+            format!("{writes:.2}"),
+            format!("{cpu:.2} ms"),
             format!("{:.1} MiB", phase.peak_mib()),
             format!("{:.1} MiB", phase.steady_mib()),
         ]);

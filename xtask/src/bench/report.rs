@@ -160,6 +160,14 @@ impl Run {
         self.phases.iter().find(|phase| phase.step == step)
     }
 
+    /// The mean over all times that a step was taken.
+    pub(crate) fn mean(&self, step: Step, figure: impl Fn(&Phase) -> Option<f64>) -> Option<f64> {
+        let phases = self.phases.iter().filter(|phase| phase.step == step);
+        let figures: Vec<f64> = phases.filter_map(figure).collect();
+        let count = u32::try_from(figures.len()).ok().filter(|count| *count > 0)?;
+        Some(figures.iter().sum::<f64>() / f64::from(count))
+    }
+
     pub(crate) fn title(&self) -> String {
         let shape = match self.shape {
             Shape::A => "shape a, 1 clique × 2 pods",
