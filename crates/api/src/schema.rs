@@ -5,7 +5,7 @@
 //! OpenAPI documents of a real API server, kept in `schema/kubernetes-1.37.json` in the form that
 //! [`trim`] writes; [`kubernetes`] puts one of them together.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
@@ -26,11 +26,12 @@ pub(crate) const CONDITION_TYPE_PATTERN: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])
 /// A resource quantity, as the CRD generators of the Kubernetes project write it.
 const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Definitions by name, as [`trim`] wrote them.
-static KUBERNETES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+/// Definitions by name, as [`trim`] wrote them. Read anew each time: they are needed once, if at all, and
+/// would take ten times as much memory as their text.
+fn definitions() -> Map<String, Value> {
     serde_json::from_str(include_str!("../schema/kubernetes-1.37.json"))
         .expect("generated data of this crate; a test builds every CRD from it")
-});
+}
 
 /// Stands for a timestamp in a schema; the Rust type is k8s-openapi's `Time`.
 pub(crate) struct DateTime;
@@ -96,13 +97,13 @@ fn unwrap_lines(text: &str) -> String {
 ///
 /// When the type is not in the generated data, that is, not reachable from what we embed.
 pub(crate) fn kubernetes(name: &str) -> Schema {
-    let Value::Object(schema) = definition(name) else {
+    let Value::Object(schema) = definition(&definitions(), name) else {
         unreachable!("every definition is an object")
     };
     schema.into()
 }
 
-fn definition(name: &str) -> Value {
+fn definition(all: &Map<String, Value>, name: &str) -> Value {
     match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => json!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
@@ -119,8 +120,10 @@ fn definition(name: &str) -> Value {
         }),
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" => embedded_metadata(),
         _ => {
-            let definition = KUBERNETES.get(name);
-            inline(definition.unwrap_or_else(|| unreachable!("{name} is not in the schema data")))
+            let definition = all.get(name);
+            let definition =
+                definition.unwrap_or_else(|| unreachable!("{name} is not in the schema data"));
+            inline(all, definition)
         }
     }
 }
@@ -143,12 +146,12 @@ fn embedded_metadata() -> Value {
 }
 
 /// Replaces references by what they point to, at every level.
-fn inline(schema: &Value) -> Value {
+fn inline(all: &Map<String, Value>, schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else {
         return schema.clone();
     };
     let mut result = match reference(schema) {
-        Some(name) => definition(name),
+        Some(name) => definition(all, name),
         None => json!({}),
     };
     for (key, value) in schema {
@@ -158,10 +161,10 @@ fn inline(schema: &Value) -> Value {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(|(name, child)| (name.clone(), inline(child)))
+                .map(|(name, child)| (name.clone(), inline(all, child)))
                 .collect::<Map<_, _>>()
                 .into(),
-            "items" | "additionalProperties" => inline(value),
+            "items" | "additionalProperties" => inline(all, value),
             _ => value.clone(),
         };
     }

@@ -45,8 +45,7 @@ impl View for SchedulerObject {
 impl SchedulerObject {
     /// The gang that owns the object.
     pub fn gang(&self) -> Option<ObjectKey> {
-        let owner = self.meta.controller.as_ref().filter(|owner| *owner.kind == *PodGang::KIND)?;
-        Some(ObjectKey::new(&self.meta.key.namespace, &owner.name))
+        gang_of(&self.meta)
     }
 
     /// Whether this life of a gang owns the object. One of the same name in an earlier life may have
@@ -64,6 +63,11 @@ impl SchedulerObject {
     }
 }
 
+fn gang_of(meta: &Meta) -> Option<ObjectKey> {
+    let owner = meta.controller.as_ref().filter(|owner| *owner.kind == *PodGang::KIND)?;
+    Some(ObjectKey::new(&meta.key.namespace, &owner.name))
+}
+
 /// A cache for every kind that a backend named, with its objects by gang.
 #[derive(Clone, Default)]
 pub struct Cached(Arc<BTreeMap<Resource, (Store<SchedulerObject>, Index)>>);
@@ -73,8 +77,7 @@ impl Cached {
     pub fn start(caches: &mut Caches, backends: &Registry) -> Self {
         let mut start = |resource: Resource| {
             let mut declared = caches.declare(Selection::all(resource.clone())).optional();
-            let by_gang = declared
-                .index(|object: &SchedulerObject| object.gang().map(|gang| gang.to_string()));
+            let by_gang = declared.index(|meta| gang_of(meta).map(|gang| gang.to_string()));
             (resource, (caches.start(declared), by_gang))
         };
         Self(Arc::new(backends.kinds().into_iter().map(&mut start).collect()))

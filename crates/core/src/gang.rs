@@ -77,7 +77,7 @@ fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'a st
 /// them, not just the minimum, sorted by name.
 pub fn references(namespace: &str, gang: &str, pods: &[ObservedPod]) -> Vec<NamespacedName> {
     let mut names: Vec<_> =
-        pods.iter().filter(|pod| is_member(pod, gang)).map(|pod| pod.name.as_str()).collect();
+        pods.iter().filter(|pod| is_member(pod, gang)).map(|pod| &*pod.name).collect();
     names.sort_unstable();
     let reference = |name: &str| NamespacedName {
         namespace: namespace.to_owned(),

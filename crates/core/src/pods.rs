@@ -6,6 +6,7 @@
 //! The order of the pods in the input makes no difference to any answer.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grove_api::names;
 use jiff::Timestamp;
@@ -18,14 +19,12 @@ pub use balance::{Balance, IndexError, balance};
 pub use build::{BuildError, PodContext, draft, finish};
 pub use gate::{Gang, GangPods, GateDecision, Hold, gates, is_scheduled, restarts_after};
 
-/// What the rules need to know about a pod.
+/// What the rules need to know about a pod. Copies are cheap: one is made for every look at it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, as they are on the wire")]
 pub struct ObservedPod {
     /// Name.
-    pub name: String,
-    /// Unique id, for preconditions.
-    pub uid: String,
+    pub name: Arc<str>,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Creation time.
@@ -49,9 +48,9 @@ pub struct ObservedPod {
     /// Index in the clique, see [`index_of`].
     pub index: Option<u32>,
     /// Label with the template hash.
-    pub template_hash: Option<String>,
+    pub template_hash: Option<Arc<str>>,
     /// Label with the name of the PodGang.
-    pub gang: Option<String>,
+    pub gang: Option<Arc<str>>,
 }
 
 /// Phase of a pod.

@@ -125,7 +125,7 @@ impl Cached {
     pub(crate) fn start(caches: &mut Caches, sets: &Store<Set>) -> Self {
         let mut claims = caches.declare::<Claim>(managed(RESOURCE_CLAIMS)).optional();
         let by_owner =
-            claims.index(|claim| claim.meta.controller.as_ref().map(|owner| owner.uid.to_string()));
+            claims.index(|claim| claim.controller.as_ref().map(|owner| owner.uid.to_string()));
         let claims = indexed(caches, claims);
         let templates = Selection::all(RESOURCE_CLAIM_TEMPLATES);
         let templates = caches.declare(templates).optional().on_demand();

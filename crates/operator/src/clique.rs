@@ -5,21 +5,21 @@
 //! set or the scaling group creates, changes and deletes it.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::error_code::ErrorCode;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, condition, labels};
+use grove_api::pod_gang::NamespacedName;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
 use grove_backends::{Backend, Pods, Preparation, Registry, SchedulerObject};
-use grove_core::pods::ObservedPod;
+use grove_core::gang::is_initialized;
 use grove_core::status::Outcome;
 use grove_core::update;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Uid};
-use grove_runtime::view::{Labels, Meta, View};
+use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Verb, Write};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -46,17 +46,17 @@ pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<Obje
     use Priority::{ChildChange, UserChange};
     let queue = Queue::new(env.clock.clone());
     let cliques = &world.cliques.store;
-    queue.follow(cliques, ChildChange, own_facts, |clique| vec![clique.meta.key.clone()]);
-    queue.follow(&world.pods, ChildChange, pod_facts, clique_of);
+    queue.follow_if(cliques, ChildChange, own_facts_differ, |clique| vec![clique.meta.key.clone()]);
+    queue.follow_if(&world.pods, ChildChange, pod_facts_differ, clique_of);
     // Lifting gates completes a gang, which is what users wait for.
-    queue.follow(&world.gangs.store, UserChange, gang_facts, members_of_gang);
+    queue.follow_if(&world.gangs.store, UserChange, gang_facts_differ, members_of_gang);
     let waiting = |world: &World| {
         let world = world.clone();
         move |gang: &ObjectKey| keys(world.waiting_for(gang))
     };
     let waiting_for = waiting(world);
     let by_gang = move |gang: &Object<PodGang>| waiting_for(&gang.meta.key);
-    queue.follow(&world.gangs.store, ChildChange, gang_minima, by_gang);
+    queue.follow_if(&world.gangs.store, ChildChange, gang_minima_differ, by_gang);
     let waiting_for = waiting(world);
     let by_pod = move |pod: &Pod| pod.gang().map(|gang| waiting_for(&gang)).unwrap_or_default();
     queue.follow(&world.pods, ChildChange, |pod| pod.observed.scheduled, by_pod);
@@ -104,7 +104,7 @@ pub(crate) async fn reconcile(
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
     let Some(observed) = observe(&context.world, &attempt.key) else {
-        context.held_cliques.forget(&attempt.key);
+        context.held.forget((PodClique::KIND, &attempt.key));
         return Ok(None);
     };
     let handled = handling(context, &observed);
@@ -218,7 +218,7 @@ async fn write_status(
     let place = observed.place.as_ref();
     let report = place.and_then(|place| report(observed, place, outcome, now));
     let code = ErrorCode::UpdatePodCliqueStatus;
-    context.held_cliques.report(context, attempt, report, code).await
+    context.held.report(context, PodClique::KIND, attempt, report, code).await
 }
 
 /// The code under which the failure of a write is reported.
@@ -240,22 +240,25 @@ fn keys(cliques: Vec<Arc<Object<PodClique>>>) -> Vec<ObjectKey> {
     cliques.into_iter().map(|clique| clique.meta.key.clone()).collect()
 }
 
-/// The status is among them because somebody else may have changed it.
-fn own_facts(clique: &Object<PodClique>) -> impl PartialEq + Debug + use<> {
-    let meta = &clique.meta;
-    (
-        meta.uid.clone(),
-        meta.generation,
-        meta.labels.clone(),
-        meta.deleting,
-        clique.object.metadata.finalizers.clone().unwrap_or_default(),
-        meta.controller.as_ref().map(|owner| owner.uid.clone()),
-        clique.object.status.clone(),
-    )
+fn owner_of(meta: &Meta) -> Option<&Uid> {
+    meta.controller.as_ref().map(|owner| &owner.uid)
 }
 
-fn pod_facts(pod: &Pod) -> (ObservedPod, Option<usize>, Labels) {
-    (pod.observed.clone(), pod.gate_position, pod.meta().labels.clone())
+/// The status is among them because somebody else may have changed it.
+fn own_facts_differ(old: &Object<PodClique>, new: &Object<PodClique>) -> bool {
+    old.meta.uid != new.meta.uid
+        || old.meta.generation != new.meta.generation
+        || old.meta.labels != new.meta.labels
+        || old.meta.deleting != new.meta.deleting
+        || old.object.metadata.finalizers != new.object.metadata.finalizers
+        || owner_of(&old.meta) != owner_of(&new.meta)
+        || old.object.status != new.object.status
+}
+
+fn pod_facts_differ(old: &Pod, new: &Pod) -> bool {
+    old.observed != new.observed
+        || old.gate_position != new.gate_position
+        || old.meta().labels != new.meta().labels
 }
 
 /// By label, and by owner: a pod whose label was changed is still counted.
@@ -267,15 +270,14 @@ fn clique_of(pod: &Pod) -> Vec<ObjectKey> {
 }
 
 /// What the gate rule reads of a PodClique's own gang.
-fn gang_facts(gang: &Object<PodGang>) -> (Uid, bool, Vec<(String, Vec<String>)>) {
-    let conditions = gang.object.status.iter().flat_map(|status| &status.conditions);
-    let mut initialized = conditions.filter(|one| one.type_ == condition::pod_gang::INITIALIZED);
-    let references = gang.object.spec.pod_groups.iter().map(|group| {
-        let pods = group.pod_references.iter().map(|pod| pod.name.clone());
-        (group.name.clone(), pods.collect())
-    });
-    let is_initialized = initialized.any(|one| one.status == condition::TRUE);
-    (gang.meta.uid.clone(), is_initialized, references.collect())
+fn gang_facts_differ(old: &Object<PodGang>, new: &Object<PodGang>) -> bool {
+    fn references(gang: &Object<PodGang>) -> impl Iterator<Item = (&str, &[NamespacedName])> {
+        let groups = gang.object.spec.pod_groups.iter();
+        groups.map(|group| (group.name.as_str(), &*group.pod_references))
+    }
+    old.meta.uid != new.meta.uid
+        || is_initialized(&old.object) != is_initialized(&new.object)
+        || !references(old).eq(references(new))
 }
 
 fn members_of_gang(gang: &Object<PodGang>) -> Vec<ObjectKey> {
@@ -284,10 +286,12 @@ fn members_of_gang(gang: &Object<PodGang>) -> Vec<ObjectKey> {
 }
 
 /// What scaled gangs ask of their base gang.
-fn gang_minima(gang: &Object<PodGang>) -> (Uid, Vec<(String, i32)>) {
-    let groups = gang.object.spec.pod_groups.iter();
-    let minima = groups.map(|group| (group.name.clone(), group.min_replicas)).collect();
-    (gang.meta.uid.clone(), minima)
+fn gang_minima_differ(old: &Object<PodGang>, new: &Object<PodGang>) -> bool {
+    fn minima(gang: &Object<PodGang>) -> impl Iterator<Item = (&str, i32)> {
+        let groups = gang.object.spec.pod_groups.iter();
+        groups.map(|group| (group.name.as_str(), group.min_replicas))
+    }
+    old.meta.uid != new.meta.uid || !minima(old).eq(minima(new))
 }
 
 fn set_facts(set: &Set) -> (Uid, i64, [bool; 2], Option<String>) {

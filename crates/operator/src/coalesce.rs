@@ -53,17 +53,20 @@ pub(crate) fn patience(urgent: bool, ready: Option<i32>) -> Duration {
 }
 
 /// Times by object. Kept in memory: after a restart they are not missed.
-type Times<T> = Mutex<BTreeMap<ObjectKey, T>>;
+type Times<K> = Mutex<BTreeMap<K, Instant>>;
 
-fn lock<T>(times: &Times<T>) -> MutexGuard<'_, BTreeMap<ObjectKey, T>> {
+fn lock<K>(times: &Times<K>) -> MutexGuard<'_, BTreeMap<K, Instant>> {
     times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Holds back what nobody waits for.
+/// Whose status it is: an object of a kind.
+pub(crate) type Told<'a> = (&'static str, &'a ObjectKey);
+
+/// Holds back what nobody waits for. Objects of all kinds wait together: they share the API server.
 #[derive(Default)]
 pub(crate) struct Coalesce {
     /// Since when.
-    held: Times<Instant>,
+    held: Times<(&'static str, ObjectKey)>,
 }
 
 impl Coalesce {
@@ -71,12 +74,13 @@ impl Coalesce {
     pub(crate) async fn report(
         &self,
         context: &Context,
+        kind: &'static str,
         attempt: &Attempt<ObjectKey>,
         report: Option<Report>,
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
         let patience = report.as_ref().map(|report| report.patience);
-        let until = self.hold(&attempt.key, patience, context.env.clock.now());
+        let until = self.hold((kind, &attempt.key), patience, context.env.clock.now());
         if let Some(report) = report.filter(|_| until.is_none()) {
             let written = context.writer.execute(&attempt.fence, &report.write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
@@ -86,8 +90,9 @@ impl Coalesce {
     }
 
     /// Until when to hold a status back; without one, nothing is held back any more.
-    fn hold(&self, key: &ObjectKey, patience: Option<Duration>, now: Instant) -> Option<Instant> {
+    fn hold(&self, told: Told<'_>, patience: Option<Duration>, now: Instant) -> Option<Instant> {
         let mut all = lock(&self.held);
+        let key = (told.0, told.1.clone());
         let until = patience.filter(|patience| !patience.is_zero()).map(|patience| {
             let since = *all.entry(key.clone()).or_insert(now);
             let waiting = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -96,21 +101,21 @@ impl Coalesce {
         });
         let until = until.filter(|until| *until > now);
         if until.is_none() {
-            all.remove(key);
+            all.remove(&key);
         }
         until
     }
 
     /// There is nothing to report any more: what is gone does not make others wait.
-    pub(crate) fn forget(&self, key: &ObjectKey) {
-        lock(&self.held).remove(key);
+    pub(crate) fn forget(&self, (kind, key): Told<'_>) {
+        lock(&self.held).remove(&(kind, key.clone()));
     }
 }
 
 /// Looks at something once in a while.
 #[derive(Default)]
 pub(crate) struct Pace {
-    next: Times<Instant>,
+    next: Times<ObjectKey>,
 }
 
 impl Pace {
@@ -143,7 +148,7 @@ mod tests {
         let coalesce = Coalesce::default();
         let hold = |name: &str, patience: Option<u64>, second| {
             let patience = patience.map(Duration::from_secs);
-            coalesce.hold(&ObjectKey::new("n", name), patience, at(second))
+            coalesce.hold(("PodClique", &ObjectKey::new("n", name)), patience, at(second))
         };
 
         assert_eq!(hold("a", Some(2), 0), Some(at(2)));
@@ -156,6 +161,9 @@ mod tests {
         assert_eq!(hold("a", Some(2), 3), Some(at(5)));
         assert_eq!(hold("a", None, 4), None, "it is as stored again");
         assert_eq!(hold("a", Some(2), 5), Some(at(7)));
+        let group = ("PodCliqueScalingGroup", &ObjectKey::new("n", "a"));
+        let other = coalesce.hold(group, Some(Duration::from_secs(2)), at(6));
+        assert_eq!(other, Some(at(8) + PATIENCE_PER_WAITING), "kinds have names of their own");
     }
 
     #[test]
@@ -178,7 +186,8 @@ mod tests {
         let coalesce = Coalesce::default();
         let hold = |number: u32, seconds, now| {
             let key = ObjectKey::new("n", &number.to_string());
-            coalesce.hold(&key, Some(Duration::from_secs(seconds)), at(now))
+            let kind = if number.is_multiple_of(2) { "PodClique" } else { "PodCliqueScalingGroup" };
+            coalesce.hold((kind, &key), Some(Duration::from_secs(seconds)), at(now))
         };
         assert_eq!(hold(0, 8, 0), Some(at(8)));
         for number in 1..=200 {
@@ -190,7 +199,9 @@ mod tests {
         }
         assert_eq!(hold(0, 8, 9), Some(at(12)), "eighty others do");
         for number in 121..=180 {
-            coalesce.forget(&ObjectKey::new("n", &number.to_string()));
+            let key = ObjectKey::new("n", &number.to_string());
+            coalesce.forget(("PodClique", &key));
+            coalesce.forget(("PodCliqueScalingGroup", &key));
         }
         assert_eq!(hold(0, 8, 8), Some(at(9)), "twenty others do, the rest are gone");
         assert_eq!(hold(0, 8, 9), None);

@@ -17,7 +17,7 @@ const MANAGER: &str = "grove-crd-installer";
 /// Applies all CRDs. Applying what is there already changes nothing, so every replica may do it.
 pub(crate) async fn install(writer: &Writer) -> Result<(), WriteError> {
     let writer = writer.with_manager(MANAGER).without_election();
-    for crd in crd::all() {
+    for crd in crd::one_by_one() {
         let name = crd.object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let write = Write {
             resource: DEFINITIONS,

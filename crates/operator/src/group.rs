@@ -63,7 +63,7 @@ pub(crate) async fn reconcile(
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
     let Some(seen) = Observed::of(&context.world, &attempt.key) else {
-        context.held_groups.forget(&attempt.key);
+        context.held.forget((PodCliqueScalingGroup::KIND, &attempt.key));
         return Ok(None);
     };
     let now = context.env.clock.wall();
@@ -92,7 +92,8 @@ pub(crate) async fn reconcile(
     };
     let report = outcome.and_then(|outcome| decide::status(&seen, outcome, now));
     let code = ErrorCode::UpdateStatus;
-    let due = context.held_groups.report(context, &attempt, report, code).await?;
+    let due =
+        context.held.report(context, PodCliqueScalingGroup::KIND, &attempt, report, code).await?;
     failed.map_or_else(|| Ok(context.earlier(due, deadline)), Err)
 }
 

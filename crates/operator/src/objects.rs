@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use grove_api::{PodCliqueSet, annotations, finalizers, labels};
 use grove_core::hash;
@@ -196,16 +196,20 @@ pub(crate) struct Pod {
     pub(crate) scheduler: Box<str>,
 }
 
-impl Pod {
-    /// The PodClique that owns it.
-    pub(crate) fn clique(&self) -> Option<&Uid> {
-        self.meta.controller.as_ref().map(|owner| &owner.uid)
-    }
+/// The PodClique that owns a pod.
+pub(crate) fn clique_of(pod: &Meta) -> Option<&Uid> {
+    pod.controller.as_ref().map(|owner| &owner.uid)
+}
 
+/// The gang that a pod says it is in.
+pub(crate) fn gang_of(pod: &Meta) -> Option<ObjectKey> {
+    Some(ObjectKey::new(&pod.key.namespace, pod.labels.get(labels::POD_GANG)?))
+}
+
+impl Pod {
     /// The gang it says it is in.
     pub(crate) fn gang(&self) -> Option<ObjectKey> {
-        let gang = self.observed.gang.as_deref()?;
-        Some(ObjectKey::new(&self.meta.key.namespace, gang))
+        gang_of(&self.meta)
     }
 
     /// Name of the PodClique it says it is of.
@@ -292,12 +296,11 @@ impl From<RawPod> for Pod {
         let containers = status.container_statuses.iter();
         let gate_position =
             spec.scheduling_gates.iter().position(|gate| gate.name == finalizers::SCHEDULING_GATE);
-        let label = |key: &str| meta.labels.get(key).map(str::to_owned);
+        let label = |key: &str| meta.labels.get(key).map(Arc::from);
         let clique = meta.controller.as_ref().map(|owner| &*owner.name);
         let clique = clique.or_else(|| meta.labels.get(labels::POD_CLIQUE)).unwrap_or_default();
         let observed = ObservedPod {
-            name: meta.key.name.to_string(),
-            uid: meta.uid.to_string(),
+            name: meta.key.name.clone(),
             deleting: meta.deleting,
             created: meta.created,
             on_node: spec.node_name.is_some_and(|node| !node.is_empty()),

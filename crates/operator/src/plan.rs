@@ -1,11 +1,16 @@
 //! A plan is what a reconcile decided, as data; carrying it out is the same for every controller.
 
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use grove_api::error_code::ErrorCode;
 use grove_runtime::fence::Fence;
 use grove_runtime::write::{Write, WriteError, Writer, Written};
 
 use crate::reconcile::ReconcileError;
+
+/// Writes of one plan that are under way at once: each takes kilobytes, and a set that is deleted has
+/// thousands.
+const AT_ONCE: usize = 64;
 
 /// Writes in steps: those of one step are independent of each other and go out together, the next
 /// step follows when all of them succeeded. A crash between any two leaves a state from which the
@@ -65,11 +70,14 @@ pub(crate) async fn act<'p>(plan: &'p Plan, writer: &Writer, fence: &Fence) -> A
     let mut acted = Acted::default();
     for step in &plan.steps {
         let execute = |write| async move { (write, writer.execute(fence, write).await) };
-        for (write, result) in join_all(step.iter().map(execute)).await {
+        let mut waiting = step.iter();
+        let mut sent: FuturesOrdered<_> = waiting.by_ref().take(AT_ONCE).map(execute).collect();
+        while let Some((write, result)) = sent.next().await {
             match result {
                 Ok(written) => acted.done.push((write, written)),
                 Err(error) => acted.failed.push((write, error)),
             }
+            sent.extend(waiting.next().map(execute));
         }
         if !acted.failed.is_empty() {
             break;

@@ -42,8 +42,7 @@ pub(crate) struct Context {
     /// What the replicas of sets cannot do.
     pub(crate) problems: Problems,
     /// When statuses are written.
-    pub(crate) held_cliques: Coalesce,
-    pub(crate) held_groups: Coalesce,
+    pub(crate) held: Coalesce,
     pub(crate) pace_of_sets: Pace,
 }
 

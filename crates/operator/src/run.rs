@@ -262,8 +262,7 @@ impl Parts<'_> {
             backends,
             events: recorder,
             init_image: self.options.init_image.clone(),
-            held_cliques: Coalesce::default(),
-            held_groups: Coalesce::default(),
+            held: Coalesce::default(),
             pace_of_sets: Pace::default(),
         });
         let stage = process.stage("controllers");

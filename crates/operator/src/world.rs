@@ -19,7 +19,7 @@ use grove_runtime::watch::Selection;
 use jiff::Timestamp;
 
 use crate::claims;
-use crate::objects::{Object, Pod, Raw, Revision, Set};
+use crate::objects::{Object, Pod, Raw, Revision, Set, clique_of, gang_of};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -147,9 +147,8 @@ fn replica_text(set: &ObjectKey, replica: u32) -> String {
 }
 
 fn index_by_set<T: View>(declared: &mut CacheBuilder<T>) -> (Index, Index) {
-    let by_set = declared.index(|view| set_of(view.meta()).map(|set| set.to_string()));
-    let by_replica =
-        declared.index(|view| Some(replica_text(&set_of(view.meta())?, replica_of(view.meta())?)));
+    let by_set = declared.index(|meta| set_of(meta).map(|set| set.to_string()));
+    let by_replica = declared.index(|meta| Some(replica_text(&set_of(meta)?, replica_of(meta)?)));
     (by_set, by_replica)
 }
 
@@ -190,11 +189,10 @@ impl World {
         let mut cliques =
             caches.declare::<Object<PodClique>>(Selection::all(Resource::of::<PodClique>()));
         let (cliques_by_set, cliques_by_replica) = index_by_set(&mut cliques);
-        let cliques_by_group =
-            cliques.index(|view| group_of(view.meta()).map(|group| group.to_string()));
-        let cliques_by_base_gang = cliques.index(|view| {
-            let gang = view.meta.labels.get(labels::BASE_POD_GANG)?;
-            Some(ObjectKey::new(&view.meta.key.namespace, gang).to_string())
+        let cliques_by_group = cliques.index(|meta| group_of(meta).map(|group| group.to_string()));
+        let cliques_by_base_gang = cliques.index(|meta| {
+            let gang = meta.labels.get(labels::BASE_POD_GANG)?;
+            Some(ObjectKey::new(&meta.key.namespace, gang).to_string())
         });
         let cliques = BySet {
             store: caches.start(cliques),
@@ -204,10 +202,10 @@ impl World {
         let mut revisions = caches.declare::<Revision>(managed(REVISIONS)).optional();
         let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
-        let pods_by_clique = pods.index(|pod| pod.clique().map(ToString::to_string));
+        let pods_by_clique = pods.index(|meta| clique_of(meta).map(ToString::to_string));
         let follows_pods = backends.all().any(Backend::follows_pods);
         let pods_by_gang =
-            follows_pods.then(|| pods.index(|pod| pod.gang().map(|gang| gang.to_string())));
+            follows_pods.then(|| pods.index(|meta| gang_of(meta).map(|gang| gang.to_string())));
         let compute_domains = mnnvl.then(|| {
             let declared = caches.declare(managed(Resource::of::<ComputeDomain>())).optional();
             indexed(caches, declared)
@@ -243,7 +241,7 @@ impl World {
 
     /// The pods that a PodClique owns, by name.
     pub(crate) fn pods_of(&self, clique: &Uid) -> Vec<Arc<Pod>> {
-        self.pods.by(self.pods_by_clique, &clique.to_string())
+        self.pods.by(self.pods_by_clique, &clique.0)
     }
 
     /// The members of a scaling group, by name.

@@ -222,9 +222,8 @@ async fn measure<T: View>(kubeconfig: &str) -> anyhow::Result<()> {
     let mut caches = Caches::new(client, &env, process.stage("caches"));
     let before = resident_bytes()?;
     let mut declared = caches.declare::<T>(Selection::all(PODS));
-    let by_gang =
-        declared.index(|pod| pod.meta().labels.get("grove.io/podgang").map(str::to_owned));
-    declared.index(|pod| pod.meta().controller.as_ref().map(|owner| owner.uid.to_string()));
+    let by_gang = declared.index(|pod| pod.labels.get("grove.io/podgang").map(str::to_owned));
+    declared.index(|pod| pod.controller.as_ref().map(|owner| owner.uid.to_string()));
     let store = caches.start(declared);
     store.synced().await;
     let added = resident_bytes()?.saturating_sub(before);

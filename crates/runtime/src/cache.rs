@@ -10,7 +10,7 @@ use crate::fence::Mark;
 use crate::process::{Env, Stage};
 use crate::resource::Resource;
 use crate::store::{Index, Store, StoreBuilder};
-use crate::view::View;
+use crate::view::{Meta, View};
 use crate::watch::{Selection, WatchConfig, Watcher};
 
 /// Starts and knows the caches of a process.
@@ -31,8 +31,9 @@ pub struct CacheBuilder<T> {
 }
 
 impl<T: View> CacheBuilder<T> {
-    /// Adds an index by the value that `of` finds in a view; views without one are left out.
-    pub fn index(&mut self, of: impl Fn(&T) -> Option<String> + Send + Sync + 'static) -> Index {
+    /// Adds an index by the value that `of` finds in the name, the labels and the owner of an object;
+    /// objects without one are left out.
+    pub fn index(&mut self, of: impl Fn(&Meta) -> Option<String> + Send + Sync + 'static) -> Index {
         self.store.index(of)
     }
 

@@ -21,6 +21,9 @@ use tower::{BoxError, ServiceBuilder};
 
 use self::guard::{Guarded, Pools, SharedGuard};
 
+/// What a connection reads at once. Left to itself, this would grow with what comes, up to hundreds of
+/// kilobytes for each watch, and stay.
+const READ_BUFFER: usize = 8 * 1024;
 /// How long connecting may take, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,7 +48,8 @@ pub fn client(mut config: Config, agent: &str) -> Result<Client, ClientError> {
         // Watches are silent by nature and have an idle timeout of their own; writes have theirs.
         let mut connector = TimeoutConnector::new(tls);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        Ok(legacy::Client::builder(TokioExecutor::new()).build(connector))
+        let mut client = legacy::Client::builder(TokioExecutor::new());
+        Ok(client.http1_read_buf_exact_size(READ_BUFFER).build(connector))
     };
     let pools = Pools { plain: pool(None)?, guarded: pool(Some(guard.clone()))?, guard };
 

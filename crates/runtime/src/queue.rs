@@ -312,18 +312,30 @@ impl<K: Key> Queue<K> {
         project: impl Fn(&T) -> P + Send + Sync + 'static,
         keys: impl Fn(&T) -> Vec<K> + Send + Sync + 'static,
     ) {
+        self.follow_if(store, priority, move |old, new| project(old) != project(new), keys);
+    }
+
+    /// The same for kinds that change often: what matters is compared in place.
+    pub fn follow_if<T: View>(
+        &self,
+        store: &Store<T>,
+        priority: Priority,
+        differs: impl Fn(&T, &T) -> bool + Send + Sync + 'static,
+        keys: impl Fn(&T) -> Vec<K> + Send + Sync + 'static,
+    ) {
         let queue = self.clone();
         store.on_change(move |change| {
             if let (Some(old), Some(new)) = (change.old, change.new)
-                && project(old) == project(new)
+                && !differs(old, new)
             {
                 return;
             }
             let priority = if change.initial { Priority::Beginning } else { priority };
-            for object in change.old.into_iter().chain(change.new) {
-                for key in keys(object) {
-                    queue.want(key, priority);
-                }
+            let before = change.old.map(&keys).unwrap_or_default();
+            let after = change.new.map(&keys).unwrap_or_default();
+            let before = Some(before).filter(|before| *before != after);
+            for key in before.into_iter().flatten().chain(after) {
+                queue.want(key, priority);
             }
         });
     }

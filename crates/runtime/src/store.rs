@@ -8,6 +8,7 @@
 //! [`Store::observed`] is how far the cache has come; the write fence waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,7 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::metrics::Metrics;
 use crate::resource::{ObjectKey, Resource, Uid};
-use crate::view::View;
+use crate::view::{Meta, View};
 
 /// A change of one object, as told to listeners. At least one of the two is there.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Trouble {
 }
 
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
-type IndexFn<T> = Box<dyn Fn(&T) -> Option<String> + Send + Sync>;
+type IndexFn = Box<dyn Fn(&Meta) -> Option<String> + Send + Sync>;
 type Waiter = Box<dyn FnOnce() + Send>;
 
 /// A declared index of a store, made with [`StoreBuilder::index`].
@@ -56,17 +57,19 @@ pub struct Index(usize);
 pub struct StoreBuilder<T> {
     resource: Resource,
     metrics: Metrics,
-    indexes: Vec<IndexState<T>>,
+    indexes: Vec<IndexState>,
+    of: PhantomData<T>,
 }
 
 impl<T: View> StoreBuilder<T> {
     /// A store for `resource` without indexes.
     pub fn new(resource: Resource, metrics: Metrics) -> Self {
-        Self { resource, metrics, indexes: Vec::new() }
+        Self { resource, metrics, indexes: Vec::new(), of: PhantomData }
     }
 
-    /// Adds an index by the value that `of` finds in a view; views without one are left out.
-    pub fn index(&mut self, of: impl Fn(&T) -> Option<String> + Send + Sync + 'static) -> Index {
+    /// Adds an index by the value that `of` finds in the name, the labels and the owner of an object;
+    /// objects without one are left out.
+    pub fn index(&mut self, of: impl Fn(&Meta) -> Option<String> + Send + Sync + 'static) -> Index {
         self.indexes.push(IndexState { of: Box::new(of), keys: BTreeMap::new() });
         Index(self.indexes.len() - 1)
     }
@@ -91,14 +94,15 @@ impl<T: View> StoreBuilder<T> {
     }
 }
 
-struct IndexState<T> {
-    of: IndexFn<T>,
-    keys: BTreeMap<String, BTreeSet<ObjectKey>>,
+struct IndexState {
+    of: IndexFn,
+    /// Sorted. Most values have one or two, for which a list is the smallest there is.
+    keys: BTreeMap<String, Vec<ObjectKey>>,
 }
 
-impl<T> IndexState<T> {
-    /// Follows one object from a view to the next.
-    fn change(&mut self, key: &ObjectKey, old: Option<&T>, new: Option<&T>) {
+impl IndexState {
+    /// Follows one object from what it was to what it is.
+    fn change(&mut self, key: &ObjectKey, old: Option<&Meta>, new: Option<&Meta>) {
         let (was, is) = (old.and_then(&self.of), new.and_then(&self.of));
         if was == is {
             return;
@@ -106,20 +110,28 @@ impl<T> IndexState<T> {
         if let Some(value) = was
             && let Some(keys) = self.keys.get_mut(&value)
         {
-            keys.remove(key);
+            keys.binary_search(key).ok().map(|position| keys.remove(position));
             if keys.is_empty() {
                 self.keys.remove(&value);
             }
         }
         if let Some(value) = is {
-            self.keys.entry(value).or_default().insert(key.clone());
+            let keys = self.keys.entry(value).or_insert_with(|| Vec::with_capacity(1));
+            if let Err(position) = keys.binary_search(key) {
+                keys.insert(position, key.clone());
+            }
         }
     }
 }
 
+/// Whether an object is where it was in every index.
+fn stays(old: &Meta, new: &Meta) -> bool {
+    old.labels == new.labels && old.controller == new.controller
+}
+
 struct State<T> {
     objects: BTreeMap<ObjectKey, Arc<T>>,
-    indexes: Vec<IndexState<T>>,
+    indexes: Vec<IndexState>,
     observed: u64,
 }
 
@@ -127,8 +139,11 @@ impl<T: View> State<T> {
     fn insert(&mut self, view: &Arc<T>) -> Option<Arc<T>> {
         let key = &view.meta().key;
         let old = self.objects.insert(key.clone(), view.clone());
-        for index in &mut self.indexes {
-            index.change(key, old.as_deref(), Some(view));
+        let (was, is) = (old.as_deref().map(View::meta), view.meta());
+        if !was.is_some_and(|was| stays(was, is)) {
+            for index in &mut self.indexes {
+                index.change(key, was, Some(is));
+            }
         }
         old
     }
@@ -136,7 +151,7 @@ impl<T: View> State<T> {
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<T>> {
         let old = self.objects.remove(key)?;
         for index in &mut self.indexes {
-            index.change(key, Some(&old), None);
+            index.change(key, Some(old.meta()), None);
         }
         Some(old)
     }

@@ -25,7 +25,7 @@ fn visit(schema: &Value, path: &str, see: &mut impl FnMut(&str, &Map<String, Val
 #[test]
 fn embedded_schemas_have_exactly_the_documented_defaults() {
     let mut defaults = BTreeSet::new();
-    for (name, definition) in KUBERNETES.iter() {
+    for (name, definition) in &definitions() {
         let name = name.rsplit('.').next().unwrap();
         visit(definition, name, &mut |path, node| {
             if let Some(default) = node.get("default") {

@@ -51,7 +51,7 @@ pub fn initialization<'a>(
         }
         let listed: BTreeSet<_> =
             group.pod_references.iter().map(|reference| reference.name.as_str()).collect();
-        let is_in = |pod: &ObservedPod| is_member(pod, gang) && listed.contains(pod.name.as_str());
+        let is_in = |pod: &ObservedPod| is_member(pod, gang) && listed.contains(&*pod.name);
         if staying().all(is_in) { Initialization::Ready } else { Initialization::RefsSyncing }
     };
     spec.pod_groups.iter().map(of_group).min().unwrap_or(Initialization::PodsPending)

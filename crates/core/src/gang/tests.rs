@@ -81,7 +81,7 @@ fn scheduler_label_names_the_first_scheduler_that_a_clique_asks_for() {
 #[test]
 fn references_are_all_staying_pods_of_the_gang_by_name() {
     let leaving = ObservedPod { deleting: true, ..running("c", 2) };
-    let elsewhere = ObservedPod { gang: Some("other".to_owned()), ..running("d", 3) };
+    let elsewhere = ObservedPod { gang: Some("other".into()), ..running("d", 3) };
     let pods = [running("b", 1), leaving, elsewhere, pod("a", 0)];
 
     let references = references("ns", "gang", &pods);

@@ -87,7 +87,7 @@ fn free_indices(
     pods: &[ObservedPod],
 ) -> Result<Vec<u32>, IndexError> {
     let unreadable = |pod: &ObservedPod| {
-        let (pod_clique, pod) = (pod_clique.to_owned(), pod.name.clone());
+        let (pod_clique, pod) = (pod_clique.to_owned(), pod.name.to_string());
         IndexError { pod_clique, pod }
     };
     let mut by_name: Vec<_> = pods.iter().filter(|pod| pod.is_active()).collect();

@@ -119,7 +119,7 @@ pub fn gates<'a>(pod_clique: &str, pods: &'a [ObservedPod], gang: Gang<'_>) -> G
     }
     let referenced = referenced(&stored.spec, pod_clique);
     let before = gated.len();
-    gated.retain(|pod| referenced.contains(pod.name.as_str()));
+    gated.retain(|pod| referenced.contains(&*pod.name));
     gated.sort_by(|one, other| one.name.cmp(&other.name));
     let hold = (gated.len() < before).then_some(Hold::NotReferenced);
     GateDecision { lift: gated, hold }
@@ -142,5 +142,5 @@ fn is_initialized(gang: &PodGang) -> bool {
 
 fn referenced<'a>(gang: &'a PodGangSpec, pod_clique: &str) -> BTreeSet<&'a str> {
     let groups = gang.pod_groups.iter().filter(|group| group.name == pod_clique);
-    groups.flat_map(|group| &group.pod_references).map(|pod| pod.name.as_str()).collect()
+    groups.flat_map(|group| &group.pod_references).map(|pod| &*pod.name).collect()
 }

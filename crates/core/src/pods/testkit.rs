@@ -8,14 +8,13 @@ use super::{ObservedPod, Phase};
 /// A gated pod that was just created.
 pub(crate) fn pod(name: &str, index: u32) -> ObservedPod {
     ObservedPod {
-        name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
+        name: name.into(),
         created: Timestamp::from_second(1_000).ok(),
         schedule_gated: true,
         has_gate: true,
         index: Some(index),
-        template_hash: Some("hash".to_owned()),
-        gang: Some("gang".to_owned()),
+        template_hash: Some("hash".into()),
+        gang: Some("gang".into()),
         ..ObservedPod::default()
     }
 }
@@ -52,7 +51,7 @@ pub(crate) fn any_pods() -> impl Strategy<Value = Vec<ObservedPod>> {
                     erroneous: flags[5],
                     started_not_ready: flags[6],
                     phase,
-                    template_hash: Some(if flags[7] { "hash" } else { "old" }.to_owned()),
+                    template_hash: Some(if flags[7] { "hash" } else { "old" }.into()),
                     created: (age > 0).then(|| Timestamp::from_second(age).unwrap()),
                     ..pod(&format!("p{index}"), index)
                 };

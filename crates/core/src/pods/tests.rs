@@ -79,7 +79,7 @@ fn of_two_pods_with_one_index_the_less_valuable_goes_before_anything_is_created(
     ];
     for (case, wanted, pods, expected) in cases {
         let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
-        let names: Vec<_> = balance.delete.iter().map(|pod| pod.name.as_str()).collect();
+        let names: Vec<_> = balance.delete.iter().map(|pod| &*pod.name).collect();
         assert_eq!(names, expected, "{case}");
         assert!(balance.create.is_empty(), "{case}");
     }
@@ -169,7 +169,7 @@ fn gate_needs_an_initialised_gang_that_lists_the_pod() {
     ] {
         let decision = gates("x", &pods, stored);
 
-        let names: Vec<_> = decision.lift.iter().map(|pod| pod.name.as_str()).collect();
+        let names: Vec<_> = decision.lift.iter().map(|pod| &*pod.name).collect();
         assert_eq!((names, decision.hold), (lift, hold));
     }
     let ungated = [running("a", 0), ObservedPod { deleting: true, ..pod("b", 1) }];
@@ -182,7 +182,7 @@ fn pods_that_are_kept_go_after_all_others() {
     let pods = [unready, running("b", 1), running("c", 2), running("d", 3)];
     let gone = |wanted, kept| {
         let balance = balance("x", wanted, "hash", kept, &pods).unwrap();
-        balance.delete.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>()
+        balance.delete.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(gone(3, 0), ["a"]);
     assert_eq!(gone(3, 2), ["c"]);
@@ -315,7 +315,7 @@ proptest! {
 
         for pod in &decision.lift {
             prop_assert!(pod.has_gate && !pod.deleting && initialized && base_scheduled);
-            prop_assert!(listed.contains(&pod.name.as_str()));
+            prop_assert!(listed.contains(&&*pod.name));
         }
         let gated = pods.iter().filter(|pod| pod.has_gate && !pod.deleting).count();
         prop_assert_eq!(decision.hold.is_some(), decision.lift.len() < gated);

@@ -67,7 +67,7 @@ fn ready_clique_reports_what_the_documentation_shows() {
 #[test]
 fn terminating_pods_are_left_out_of_replicas_only() {
     let leaving = ObservedPod { deleting: true, ..running("a", 0) };
-    let old = ObservedPod { template_hash: Some("old".to_owned()), ..running("b", 1) };
+    let old = ObservedPod { template_hash: Some("old".into()), ..running("b", 1) };
 
     let status = settled(clique("x", 2, 1), &[leaving, old, pod("c", 2)]).status.unwrap();
 
@@ -142,7 +142,7 @@ fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
         "podCliqueSetGenerationHash": "gen", "podTemplateHash": "hash",
     }}))
     .unwrap();
-    let old = ObservedPod { template_hash: Some("old".to_owned()), ..running("b", 1) };
+    let old = ObservedPod { template_hash: Some("old".into()), ..running("b", 1) };
     let clique = settled(clique, &[running("a", 0), old]);
     let running_update = serde_json::to_value(&clique.status).unwrap();
     assert_eq!(condition(&running_update, "MinAvailableBreached")["reason"], "UpdateInProgress");
@@ -158,7 +158,7 @@ fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
 
 #[test]
 fn current_hashes_wait_for_the_label_and_for_all_pods() {
-    let old = [ObservedPod { template_hash: Some("old".to_owned()), ..running("a", 0) }];
+    let old = [ObservedPod { template_hash: Some("old".into()), ..running("a", 0) }];
     let mut relabelled = clique("x", 1, 1);
     relabelled.metadata.labels =
         Some([("grove.io/pod-template-hash".to_owned(), "old".to_owned())].into());
@@ -201,10 +201,10 @@ fn clique_is_updated_when_all_five_signs_agree() {
     let complete = || settled(clique("x", 2, 2), &[running("a", 0), running("b", 1)]);
     let lapses: [Lapse; 7] = [
         |it| it.metadata.labels = None,
-        |it| it.status.as_mut().unwrap().current_pod_template_hash = Some("old".to_owned()),
+        |it| it.status.as_mut().unwrap().current_pod_template_hash = Some("old".into()),
         |it| it.status.as_mut().unwrap().current_pod_clique_set_generation_hash = None,
         |it| {
-            let hash = Some("old".to_owned());
+            let hash = Some("old".into());
             it.status.as_mut().unwrap().current_pod_clique_set_generation_hash = hash;
         },
         |it| it.status.as_mut().unwrap().updated_replicas = 1,

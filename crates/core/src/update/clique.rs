@@ -93,7 +93,7 @@ pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a Obser
         return Vec::new();
     };
     let selected = progress.ready_pods_selected_to_update.as_ref();
-    let is_selected = |pod: &ObservedPod| selected.is_some_and(|it| it.current == pod.name);
+    let is_selected = |pod: &ObservedPod| selected.is_some_and(|it| *it.current == *pod.name);
     let goes = |pod: &&ObservedPod| is_selected(pod) || (!pod.ready && !rollout.paused);
     clique.old_pods().filter(goes).collect()
 }
@@ -125,7 +125,7 @@ fn step(
         let renewed = staying().filter(|pod| pod.ready && clique.is_new(pod)).count();
         // A clique that was scaled in meanwhile has no place for the replacements of all that went.
         let places = wanted.saturating_sub(clique.old_pods().count());
-        if staying().any(|pod| pod.name == selected.current) || renewed < replaced.min(places) {
+        if staying().any(|pod| *pod.name == *selected.current) || renewed < replaced.min(places) {
             return Step::Goes;
         }
     }
@@ -140,7 +140,7 @@ fn step(
     }
     let mut completed = selected.map(|it| it.completed.clone()).unwrap_or_default();
     completed.extend(selected.map(|it| it.current.clone()));
-    let current = oldest.name.clone();
+    let current = oldest.name.to_string();
     progress.ready_pods_selected_to_update =
         Some(PodsSelectedToUpdate { current, completed, ..PodsSelectedToUpdate::default() });
     Step::Goes

@@ -27,7 +27,7 @@ pub(super) struct Observed {
     /// Its pods, by name, terminating ones included.
     pub(super) pods: Vec<ObservedPod>,
     /// The same pods as they are cached.
-    pub(super) stored: BTreeMap<String, Arc<Pod>>,
+    pub(super) stored: BTreeMap<Arc<str>, Arc<Pod>>,
     /// Absent when no pods are wanted here.
     pub(super) place: Option<Place>,
     /// The claims of the PodClique.

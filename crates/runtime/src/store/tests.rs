@@ -27,7 +27,7 @@ struct World {
 fn world() -> World {
     let pods = Resource::namespaced("", "v1", "pods", "Pod");
     let mut builder = StoreBuilder::<MetaView>::new(pods, Metrics::new());
-    let by_gang = builder.index(|v| v.metadata.labels.get("gang").map(str::to_owned));
+    let by_gang = builder.index(|meta| meta.labels.get("gang").map(str::to_owned));
     let store = builder.build();
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();

@@ -1,5 +1,7 @@
 //! From a [`Write`] to an HTTP request, with the precondition put where the API server checks it.
 
+use std::borrow::Cow;
+
 use http::Request as HttpRequest;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
@@ -84,17 +86,20 @@ fn uri(write: &Write, manager: &str) -> String {
 
 /// A patch or apply body with the precondition in its metadata, where the server compares it with
 /// the stored object.
-fn guarded(body: &Value, only_if: Option<&Precondition>) -> Result<Value, BuildError> {
-    let mut body = body.as_object().cloned().ok_or(BuildError::NotAnObject)?;
-    if let Some(only_if) = only_if {
-        let metadata = body.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        let metadata = metadata.as_object_mut().ok_or(BuildError::NotAnObject)?;
-        metadata.insert("uid".to_owned(), json!(only_if.uid));
-        if let Some(version) = only_if.resource_version {
-            metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
-        }
+fn guarded<'b>(
+    body: &'b Value,
+    only_if: Option<&Precondition>,
+) -> Result<Cow<'b, Value>, BuildError> {
+    let fields = body.as_object().ok_or(BuildError::NotAnObject)?;
+    let Some(only_if) = only_if else { return Ok(Cow::Borrowed(body)) };
+    let mut body = fields.clone();
+    let metadata = body.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let metadata = metadata.as_object_mut().ok_or(BuildError::NotAnObject)?;
+    metadata.insert("uid".to_owned(), json!(only_if.uid));
+    if let Some(version) = only_if.resource_version {
+        metadata.insert("resourceVersion".to_owned(), json!(version.to_string()));
     }
-    Ok(Value::Object(body))
+    Ok(Cow::Owned(Value::Object(body)))
 }
 
 fn json_patch_body(patch: &json_patch::Patch, only_if: &Precondition) -> Value {

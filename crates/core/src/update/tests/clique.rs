@@ -65,8 +65,8 @@ impl Run {
 
     fn delete_outdated(&mut self, rollout: &Rollout<'_>) -> bool {
         let goes = clique::outdated(&self.facts(), rollout);
-        let goes: Vec<String> = goes.iter().map(|pod| pod.name.clone()).collect();
-        self.pods.retain(|pod| !goes.contains(&pod.name));
+        let goes: Vec<String> = goes.iter().map(|pod| pod.name.to_string()).collect();
+        self.pods.retain(|pod| !goes.iter().any(|name| **name == *pod.name));
         self.log.extend(goes.iter().map(|name| format!("-{name}")));
         !goes.is_empty()
     }
@@ -81,7 +81,7 @@ impl Run {
             self.log.push(format!("+{name}"));
             self.pods.push(ObservedPod {
                 ready: false,
-                template_hash: Some(self.template.clone()),
+                template_hash: Some(self.template.as_str().into()),
                 created: Some(at(self.clock)),
                 ..running(&name, 0)
             });
@@ -108,7 +108,7 @@ impl Run {
     }
 
     fn names(&self) -> Vec<&str> {
-        self.pods.iter().map(|pod| pod.name.as_str()).collect()
+        self.pods.iter().map(|pod| &*pod.name).collect()
     }
 
     fn progress(&self) -> String {
