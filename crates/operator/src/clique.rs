@@ -240,10 +240,6 @@ fn keys(cliques: Vec<Arc<Object<PodClique>>>) -> Vec<ObjectKey> {
     cliques.into_iter().map(|clique| clique.meta.key.clone()).collect()
 }
 
-fn owner_of(meta: &Meta) -> Option<&Uid> {
-    meta.controller.as_ref().map(|owner| &owner.uid)
-}
-
 /// The status is among them because somebody else may have changed it.
 fn own_facts_differ(old: &Object<PodClique>, new: &Object<PodClique>) -> bool {
     old.meta.uid != new.meta.uid
@@ -251,7 +247,7 @@ fn own_facts_differ(old: &Object<PodClique>, new: &Object<PodClique>) -> bool {
         || old.meta.labels != new.meta.labels
         || old.meta.deleting != new.meta.deleting
         || old.object.metadata.finalizers != new.object.metadata.finalizers
-        || owner_of(&old.meta) != owner_of(&new.meta)
+        || old.meta.owner_uid() != new.meta.owner_uid()
         || old.object.status != new.object.status
 }
 

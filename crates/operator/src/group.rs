@@ -15,7 +15,7 @@ use grove_core::update;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
-use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::Meta;
 use grove_runtime::write::{Verb, Write};
 
@@ -112,16 +112,19 @@ fn code_of(write: &Write) -> ErrorCode {
     }
 }
 
-fn owner_of(meta: &Meta) -> Option<Uid> {
-    meta.controller.as_ref().map(|owner| owner.uid.clone())
-}
-
 /// What decisions read of a group. The status is part of it because somebody else may have changed it.
 fn wish_of_group(group: &Object<PodCliqueScalingGroup>) -> impl PartialEq + use<> {
     let Object { meta, object } = group;
     let finalizers = object.metadata.finalizers.clone();
     let status = object.status.clone();
-    (meta.generation, meta.labels.clone(), finalizers, meta.deleting, owner_of(meta), status)
+    (
+        meta.generation,
+        meta.labels.clone(),
+        finalizers,
+        meta.deleting,
+        meta.owner_uid().cloned(),
+        status,
+    )
 }
 
 /// What decisions and the status of a group read of a member.
@@ -141,7 +144,7 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
     });
     // A template's annotations are written to its members without a new generation.
     let texts = (meta.labels.clone(), object.metadata.annotations.clone());
-    (meta.generation, texts, meta.deleting, owner_of(meta), status)
+    (meta.generation, texts, meta.deleting, meta.owner_uid().cloned(), status)
 }
 
 /// What decisions and the status of a group read of the set.

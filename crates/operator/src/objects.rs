@@ -12,7 +12,7 @@ use grove_api::{PodCliqueSet, annotations, finalizers, labels};
 use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
 use grove_core::revision;
-use grove_runtime::resource::{ObjectKey, Uid};
+use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::{Meta, View};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -194,11 +194,6 @@ pub(crate) struct Pod {
     pub(crate) gate_position: Option<usize>,
     /// Who places it.
     pub(crate) scheduler: Box<str>,
-}
-
-/// The PodClique that owns a pod.
-pub(crate) fn clique_of(pod: &Meta) -> Option<&Uid> {
-    pod.controller.as_ref().map(|owner| &owner.uid)
 }
 
 /// The gang that a pod says it is in.

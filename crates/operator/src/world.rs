@@ -19,7 +19,7 @@ use grove_runtime::watch::Selection;
 use jiff::Timestamp;
 
 use crate::claims;
-use crate::objects::{Object, Pod, Raw, Revision, Set, clique_of, gang_of};
+use crate::objects::{Object, Pod, Raw, Revision, Set, gang_of};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -202,7 +202,7 @@ impl World {
         let mut revisions = caches.declare::<Revision>(managed(REVISIONS)).optional();
         let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
-        let pods_by_clique = pods.index(|meta| clique_of(meta).map(ToString::to_string));
+        let pods_by_clique = pods.index(|meta| meta.owner_uid().map(ToString::to_string));
         let follows_pods = backends.all().any(Backend::follows_pods);
         let pods_by_gang =
             follows_pods.then(|| pods.index(|meta| gang_of(meta).map(|gang| gang.to_string())));

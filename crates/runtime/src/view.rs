@@ -47,6 +47,13 @@ pub struct Meta {
     pub controller: Option<Box<Owner>>,
 }
 
+impl Meta {
+    /// Which life of its owner controls the object.
+    pub fn owner_uid(&self) -> Option<&Uid> {
+        self.controller.as_ref().map(|owner| &owner.uid)
+    }
+}
+
 /// The same from typed metadata, for kinds that are kept whole.
 impl From<&ObjectMeta> for Meta {
     fn from(typed: &ObjectMeta) -> Self {

@@ -58,6 +58,26 @@ impl World {
 }
 
 #[test]
+fn an_object_is_found_under_its_new_owner() {
+    let pods = Resource::namespaced("", "v1", "pods", "Pod");
+    let mut builder = StoreBuilder::<MetaView>::new(pods, Metrics::new());
+    let by_owner = builder.index(|meta| meta.owner_uid().map(ToString::to_string));
+    let store = builder.build();
+    let owned = |version: u64, owner: &str| -> MetaView {
+        serde_json::from_value(json!({"metadata": {
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version.to_string(),
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "K", "name": "o", "uid": owner, "controller": true},
+            ],
+        }}))
+        .unwrap()
+    };
+    store.upsert(owned(1, "before"));
+    store.upsert(owned(2, "after"));
+    assert_eq!((store.by(by_owner, "before").len(), store.by(by_owner, "after").len()), (0, 1));
+}
+
+#[test]
 fn the_first_list_is_initial_and_a_relist_tells_only_differences() {
     let w = world();
     assert!(!w.store.is_synced());
