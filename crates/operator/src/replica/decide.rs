@@ -305,14 +305,15 @@ fn remove<T: View>(
         .collect()
 }
 
+/// Services first: as long as one is there, every pod that goes makes others write its address out of it.
 fn remove_all(seen: &Observed) -> Vec<Write> {
     let none = |_: &str| false;
     [
+        remove(seen, &SERVICES, &seen.services, none),
         remove(seen, &Resource::of::<PodGang>(), &seen.gangs, none),
         remove(seen, &Resource::of::<PodClique>(), &seen.cliques, none),
         remove(seen, &Resource::of::<PodCliqueScalingGroup>(), &seen.groups, none),
         remove(seen, &AUTOSCALERS, &seen.autoscalers, none),
-        remove(seen, &SERVICES, &seen.services, none),
     ]
     .concat()
 }

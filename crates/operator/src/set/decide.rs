@@ -148,12 +148,14 @@ fn access(resource: Resource, live: Option<&Meta>, wanted: Value) -> Option<Writ
 
 fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     let mut found: Vec<(Resource, &Meta)> = Vec::new();
+    // Before the pods: as long as a service is there, every pod that goes makes others write its address
+    // out of it.
+    found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
     found.extend(
         children.groups.values().map(|one| (Resource::of::<PodCliqueScalingGroup>(), &one.meta)),
     );
     found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
-    found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
     found.extend(seen.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
     found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));

@@ -262,11 +262,11 @@ fn a_replica_beyond_the_wanted_number_is_removed() {
     assert_eq!(
         told(&decided(&seen)),
         [
+            "delete services demo-0",
             "delete podgangs demo-0",
             "delete podgangs demo-0-decode-0",
             "delete podcliques demo-0-router",
             "delete podcliquescalinggroups demo-0-decode",
-            "delete services demo-0",
         ]
     );
 }

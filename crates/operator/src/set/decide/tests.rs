@@ -5,7 +5,7 @@ use grove_runtime::write::Verb;
 use serde_json::json;
 
 use super::*;
-use crate::objects::Object;
+use crate::objects::{Object, Raw};
 
 fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     let mut set: PodCliqueSet =
@@ -95,23 +95,29 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
     });
     let child = |owner: &str| {
-        serde_json::from_value::<Object<PodGang>>(json!({"metadata": {
+        json!({"metadata": {
             "name": "demo-0", "namespace": "default", "uid": "g", "resourceVersion": "1",
             "ownerReferences": [{"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
                 "name": "demo", "uid": owner, "controller": true}],
-        }, "spec": {"podgroups": []}}))
-        .unwrap()
+        }, "spec": {"podgroups": []}})
     };
-    let gangs = vec![Arc::new(child("set")), Arc::new(child("somebody"))];
+    let gang = |owner| Arc::new(serde_json::from_value::<Object<PodGang>>(child(owner)).unwrap());
+    let gangs = vec![gang("set"), gang("somebody")];
+    let services = vec![Arc::new(serde_json::from_value::<Raw>(child("set")).unwrap())];
     let revisions = vec![revision("demo-x", 1, "set"), revision("demo-y", 2, "somebody")];
     let seen = Observed { revisions: Some(revisions), ..seen };
 
-    let (plan, _) = decide(&seen, || Children { gangs, ..no_children() });
+    let (plan, _) = decide(&seen, || Children { gangs, services, ..no_children() });
 
-    let expected = ["delete podgangs", "delete controllerrevisions", "merge-patch podcliquesets"];
+    let expected = [
+        "delete services",
+        "delete podgangs",
+        "delete controllerrevisions",
+        "merge-patch podcliquesets",
+    ];
     assert_eq!(told(&plan), expected);
-    let Verb::Merge { patch, .. } = &plan.writes()[2].verb else { panic!("a patch") };
-    assert_eq!(patch["metadata"]["finalizers"], json!(["somebody.else/x"]));
+    let Verb::Merge { patch, .. } = &plan.writes()[3].verb else { panic!("a patch") };
+    assert_eq!(patch["metadata"], json!({"finalizers": ["somebody.else/x"]}));
     assert_eq!(
         status(
             &seen,
