@@ -99,7 +99,7 @@ pub struct Controller<K> {
     metrics: Metrics,
     leadership: Leadership,
     fences: Fences,
-    /// Writes that a cache has not seen yet, oldest first.
+    /// Writes that a cache may not have seen yet, oldest first.
     unseen: VecDeque<Unseen>,
     outside: Arc<Outside>,
 }
@@ -257,6 +257,12 @@ impl<K: Key> Controller<K> {
             return;
         }
         self.metrics.fence_hold(self.name);
+        // Caches see most writes within moments: what has been seen does not wait here for its deadline.
+        while let Some(oldest) = self.unseen.front()
+            && self.fences.behind(&oldest.resource, &oldest.mark).is_none()
+        {
+            self.unseen.pop_front();
+        }
         let waiting_for = Arc::new(AtomicUsize::new(behind.len()));
         for (resource, mark, cache) in behind {
             let (queue, key, waiting_for) = (self.queue.clone(), key.clone(), waiting_for.clone());

@@ -35,7 +35,16 @@ struct World {
 
 type Script = BTreeMap<&'static str, Vec<Result<Duration, Class>>>;
 
-fn world(script: Script, writes: u64) -> World {
+/// A controller that was not started, with the cache that its writes show up in.
+struct Parts {
+    env: Env,
+    process: Process,
+    store: Store<MetaView>,
+    queue: Queue<&'static str>,
+    controller: Controller<&'static str>,
+}
+
+fn parts() -> Parts {
     let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
     let mut process = Process::new(env.clone(), Duration::from_secs(5));
     let client = Client::new(
@@ -50,6 +59,11 @@ fn world(script: Script, writes: u64) -> World {
     let queue = Queue::new(env.clock.clone());
     let controller =
         Controller::new("test", queue.clone(), 2, &env, &caches, Leadership::without_election());
+    Parts { env, process, store, queue, controller }
+}
+
+fn world(script: Script, writes: u64) -> World {
+    let Parts { env, mut process, store, queue, controller } = parts();
     let ran = Arc::new(Mutex::new(Vec::new()));
     let (log, clock) = (ran.clone(), env.clock.clone());
     let script = Mutex::new(script);
@@ -193,6 +207,18 @@ async fn a_cache_that_does_not_catch_up_is_listed_again() {
 
     assert_eq!(w.env.clock.now().since(Instant::START), FENCE_PATIENCE);
     assert!(w.env.metrics.encode().contains("grove_fence_expiries_total{controller=\"test\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_the_cache_has_seen_are_not_remembered() {
+    let Parts { env, store, mut controller, .. } = parts();
+    for version in 1..=100 {
+        let fence = Fence::default();
+        fence.note(&PODS, Mark::Version(version));
+        controller.hold(&"a", Ended::Done { due: None }, &fence, env.clock.now());
+        assert_eq!(controller.unseen.len(), 1, "of {version}");
+        store.bookmark(version);
+    }
 }
 
 #[tokio::test(start_paused = true)]
