@@ -13,9 +13,12 @@ use grove_api::error_code::ErrorCode;
 use grove_runtime::clock::Instant;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Occurrence;
-use grove_runtime::resource::ObjectKey;
+use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::view::Meta;
 use grove_runtime::write::Write;
+use serde::Serialize;
 
+use crate::converge;
 use crate::events;
 use crate::reconcile::{Context, ReconcileError};
 
@@ -34,12 +37,22 @@ const PACE: Duration = Duration::from_secs(1);
 const PACE_PER_REPLICA: Duration = Duration::from_millis(2);
 
 /// A status that differs from the stored one.
-pub(crate) struct Report {
-    pub(crate) write: Write,
+pub(crate) struct Report<'a, S> {
+    pub(crate) resource: Resource,
+    pub(crate) meta: &'a Meta,
+    pub(crate) stored: Option<&'a S>,
+    pub(crate) wanted: S,
     /// How long it can wait.
     pub(crate) patience: Duration,
     /// What is told when it is written.
     pub(crate) events: Vec<Occurrence>,
+}
+
+impl<S: Serialize + PartialEq> Report<'_, S> {
+    /// Worked out only when it is sent: most that are held back become another one before.
+    pub(crate) fn write(&self) -> Option<Write> {
+        converge::status(self.resource.clone(), self.meta, self.stored, &self.wanted)
+    }
 }
 
 /// How long a status can wait: not at all when somebody waits for it, longest while none of the `ready`
@@ -71,18 +84,20 @@ pub(crate) struct Coalesce {
 
 impl Coalesce {
     /// Writes a status, or says when it will be time for it.
-    pub(crate) async fn report(
+    pub(crate) async fn report<S: Serialize + PartialEq>(
         &self,
         context: &Context,
         kind: &'static str,
         attempt: &Attempt<ObjectKey>,
-        report: Option<Report>,
+        report: Option<Report<'_, S>>,
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
         let patience = report.as_ref().map(|report| report.patience);
         let until = self.hold((kind, &attempt.key), patience, context.env.clock.now());
-        if let Some(report) = report.filter(|_| until.is_none()) {
-            let written = context.writer.execute(&attempt.fence, &report.write).await;
+        if let Some(report) = report.filter(|_| until.is_none())
+            && let Some(write) = report.write()
+        {
+            let written = context.writer.execute(&attempt.fence, &write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
             events::tell(&context.events, report.events);
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use grove_api::error_code::ErrorCode;
+use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::{PodClique, finalizers, labels};
 use grove_backends::Preparation;
 use grove_core::children::owner;
@@ -144,12 +145,12 @@ fn take_over(observed: &Observed, place: &Place, pods: &[&ObservedPod]) -> Plan 
 }
 
 /// The status, if it differs from the stored one.
-pub(super) fn report(
-    observed: &Observed,
+pub(super) fn report<'o>(
+    observed: &'o Observed,
     place: &Place,
     outcome: Outcome<'_>,
     now: Timestamp,
-) -> Option<Report> {
+) -> Option<Report<'o, PodCliqueStatus>> {
     let Object { meta, object: clique } = &*observed.clique;
     let facts = CliqueFacts {
         set: &place.set.meta.key.name,
@@ -157,14 +158,16 @@ pub(super) fn report(
         rollout: place.rollout(),
     };
     let status = status::pod_clique(&facts, outcome, now);
-    let write =
-        converge::status(Resource::of::<PodClique>(), meta, clique.status.as_ref(), &status)?;
-    let before = clique.status.as_ref().map_or(0, |status| status.scheduled_replicas);
+    let stored = clique.status.as_ref();
+    if stored == Some(&status) {
+        return None;
+    }
+    let before = stored.map_or(0, |status| status.scheduled_replicas);
     let scheduled = (before, status.scheduled_replicas);
     let wanted = clique.spec.replicas;
     let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
-    let ready = clique.status.as_ref().map(|status| status.ready_replicas);
+    let ready = stored.map(|status| status.ready_replicas);
     // One that was made anew ends the breach of the one before it.
     let missed = || missed_since(clique, place.gang_to_recover_in(&observed.clique)?);
     let before = clique_breached_since(clique).or_else(missed);
@@ -175,7 +178,8 @@ pub(super) fn report(
         &status.conditions,
     );
     let events = lost.into_iter().chain(breach).collect();
-    Some(Report { write, patience: patience(urgent, ready), events })
+    let (resource, patience) = (Resource::of::<PodClique>(), patience(urgent, ready));
+    Some(Report { resource, meta, stored, wanted: status, patience, events })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::error_code::ErrorCode;
+use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
@@ -69,7 +70,11 @@ fn sync_claims(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
 }
 
 /// The status of a group that has a place, if it differs from the stored one.
-pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> Option<Report> {
+pub(super) fn status<'o>(
+    seen: &'o Observed,
+    outcome: Outcome<'_>,
+    now: Timestamp,
+) -> Option<Report<'o, PodCliqueScalingGroupStatus>> {
     let Object { meta, object } = &*seen.group;
     let place = seen.place().filter(|_| !meta.deleting)?;
     let rollout = rollout(&place);
@@ -78,14 +83,16 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
         update::group::Group { object, set_replica: place.set_replica, replicas: &replicas };
     let facts = GroupFacts { set: place.layout.set_name(), group, rollout };
     let wanted = scaling_group(&facts, outcome, now);
-    let resource = Resource::of::<PodCliqueScalingGroup>();
-    let write = converge::status(resource, meta, object.status.as_ref(), &wanted)?;
-    let before = object.status.as_ref().map_or(0, |status| status.scheduled_replicas);
+    let stored = object.status.as_ref();
+    if stored == Some(&wanted) {
+        return None;
+    }
+    let before = stored.map_or(0, |status| status.scheduled_replicas);
     let scheduled = (before, wanted.scheduled_replicas);
     let replicas = object.spec.replicas;
     let lost = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
     let urgent = lost.is_some() || is_urgent_for_group(object, &wanted);
-    let available = object.status.as_ref().map(|status| status.available_replicas);
+    let available = stored.map(|status| status.available_replicas);
     // A termination that has helped is the end of a breach too.
     let before = group_breached_since(object).or_else(|| in_progress_since(object));
     let breach = events::breach(
@@ -95,7 +102,8 @@ pub(super) fn status(seen: &Observed, outcome: Outcome<'_>, now: Timestamp) -> O
         &wanted.conditions,
     );
     let events = lost.into_iter().chain(breach).collect();
-    Some(Report { write, patience: patience(urgent, available), events })
+    let resource = Resource::of::<PodCliqueScalingGroup>();
+    Some(Report { resource, meta, stored, wanted, patience: patience(urgent, available), events })
 }
 
 /// What the set says about updates.

@@ -327,7 +327,8 @@ fn pods_with_unclear_indices_are_reported() {
 fn a_status_is_written_only_when_it_differs() {
     let seen = observed(unchanged(), pods(&["p", "q"]));
     let write = |seen: &Observed, outcome, second| {
-        report(seen, seen.place.as_ref().unwrap(), outcome, at(second)).map(|report| report.write)
+        report(seen, seen.place.as_ref().unwrap(), outcome, at(second))
+            .and_then(|report| report.write())
     };
     let complete = Outcome::Complete { generation: Some(3) };
 

@@ -244,7 +244,8 @@ fn group_without_a_place_is_left_alone() {
         change(&mut scene);
 
         assert_eq!(scene.plan(), [""; 0], "{case}");
-        let reported = status(&scene.seen(), Outcome::Complete { generation: None }, NOW);
+        let seen = scene.seen();
+        let reported = status(&seen, Outcome::Complete { generation: None }, NOW);
         assert!(reported.is_none(), "{case}");
     }
     let mut seen = Scene::settled(0).seen();
@@ -325,7 +326,7 @@ fn status_counts_own_members_and_is_written_once() {
     }
     let report = |scene: &Scene| {
         let outcome = Outcome::Complete { generation: Some(1) };
-        status(&scene.seen(), outcome, NOW).map(|report| report.write.verb)
+        status(&scene.seen(), outcome, NOW).and_then(|report| Some(report.write()?.verb))
     };
     let Some(Verb::Merge { patch, subresource: Some("status"), .. }) = report(&scene) else {
         panic!("no status")
