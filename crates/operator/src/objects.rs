@@ -13,7 +13,7 @@ use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
 use grove_core::revision;
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::view::{Meta, View};
+use grove_runtime::view::{Meta, View, without_managed_fields};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -30,9 +30,7 @@ where
     K: Clone + DeserializeOwned + kube::Resource,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut object = K::deserialize(deserializer)?;
-        // The largest part of many objects, and nobody reads it.
-        object.meta_mut().managed_fields = None;
+        let object = K::deserialize(deserializer)?;
         // A list that is read has room to spare, a copy has none: that is a quarter of a gang.
         Ok(Self { meta: Meta::from(object.meta()), object: object.clone() })
     }
@@ -41,6 +39,11 @@ where
 impl<K: Clone + DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let json = without_managed_fields(json);
+        Self::deserialize(&mut serde_json::Deserializer::from_slice(&json))
     }
 }
 
@@ -92,6 +95,10 @@ impl<'de> Deserialize<'de> for Set {
 impl View for Set {
     fn meta(&self) -> &Meta {
         &self.object.meta
+    }
+
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        Object::read(json).map(Self::from)
     }
 }
 

@@ -129,6 +129,10 @@ impl<K: Key> Default for Schedule<K> {
 impl<K: Key> Schedule<K> {
     /// Wants `key` to run. Wanting it again only raises its priority; it keeps its age.
     pub fn want(&mut self, key: K, priority: Priority, now: Instant) {
+        let wish = self.entries.get(&key).and_then(|entry| entry.wish);
+        if wish.is_some_and(|wish| wish.priority <= priority) {
+            return;
+        }
         self.sequence += 1;
         let sequence = self.sequence;
         self.change(key, |entry| {

@@ -115,16 +115,16 @@ impl fmt::Display for Resource {
 /// One object of a kind: namespace (empty for cluster-scoped kinds) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
+    /// Name. Compared first: of two keys, the names differ more often than the namespaces.
+    pub name: Arc<str>,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
 }
 
 impl ObjectKey {
     /// The object `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self { name: name.into(), namespace: namespace.into() }
     }
 
     /// The cluster-scoped object `name`.

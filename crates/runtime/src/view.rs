@@ -7,12 +7,14 @@
 //! Views are for reading only. Writing one back would drop what it left out; writes are patches
 //! (see [`crate::write`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::DeserializeOwned;
+use memchr::memmem;
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::resource::{ObjectKey, Uid};
@@ -21,6 +23,29 @@ use crate::resource::{ObjectKey, Uid};
 pub trait View: DeserializeOwned + Send + Sync + 'static {
     /// Who the object is.
     fn meta(&self) -> &Meta;
+
+    /// Reads the object that `json` begins with.
+    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        Self::deserialize(&mut serde_json::Deserializer::from_slice(json))
+    }
+}
+
+/// The JSON of an object without `metadata.managedFields`. Views skip them anyway; whoever keeps a typed
+/// object would first read them into more values than all the rest of it has.
+pub fn without_managed_fields(json: &[u8]) -> Cow<'_, [u8]> {
+    const KEY: &[u8] = br#""managedFields":"#;
+    // Inside a string the quotes would be escaped, and the server writes the metadata before the spec.
+    let before_spec = memmem::find(json, br#""spec":"#).map_or(json, |spec| &json[..spec]);
+    let Some(start) = memmem::find(before_spec, KEY) else { return Cow::Borrowed(json) };
+    let mut value = serde_json::Deserializer::from_slice(&json[start + KEY.len()..]).into_iter();
+    let Some(Ok(IgnoredAny)) = value.next() else { return Cow::Borrowed(json) };
+    let head = &json[..start];
+    let rest = &json[start + KEY.len() + value.byte_offset()..];
+    let (head, rest) = match rest.strip_prefix(b",") {
+        Some(rest) => (head, rest),
+        None => (head.strip_suffix(b",").unwrap_or(head), rest),
+    };
+    Cow::Owned([head, rest].concat())
 }
 
 /// The part of `metadata` that controllers need of every object.
@@ -208,8 +233,58 @@ impl<K: AsRef<str> + Ord, V: AsRef<str>> FromIterator<(K, V)> for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let labels = Option::<BTreeMap<String, String>>::deserialize(deserializer)?;
-        Ok(labels.unwrap_or_default().into_iter().collect())
+        deserializer.deserialize_any(LabelsVisitor)
+    }
+}
+
+/// Reads labels straight into their one allocation.
+struct LabelsVisitor;
+
+impl<'de> Visitor<'de> for LabelsVisitor {
+    type Value = Labels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("labels")
+    }
+
+    fn visit_unit<E>(self) -> Result<Labels, E> {
+        Ok(Labels::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+        let mut text = String::new();
+        while map.next_key_seed(Append(&mut text))?.is_some() {
+            map.next_value_seed(Append(&mut text))?;
+        }
+        let labels = Labels(text.into());
+        // The API server sorts them.
+        let sorted = labels.iter().is_sorted_by(|one, next| one.0 < next.0);
+        Ok(if sorted { labels } else { labels.iter().collect() })
+    }
+}
+
+/// Adds a string to a text, and a NUL behind it.
+struct Append<'t>(&'t mut String);
+
+impl<'de> DeserializeSeed<'de> for Append<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Append<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.0.push_str(text);
+        self.0.push('\0');
+        Ok(())
     }
 }
 
@@ -253,6 +328,53 @@ mod tests {
         assert_eq!(meta.labels.get("b"), Some("2"));
         assert_eq!(meta.labels.get("c"), None);
         assert_eq!(meta.controller.unwrap().uid, "y".into());
+    }
+
+    #[test]
+    fn labels_are_sorted_whoever_wrote_them() {
+        let read = |text: &str| serde_json::from_str::<Labels>(text).unwrap();
+        let sorted = read(r#"{"a": "\u00e4", "b": "2", "c": ""}"#);
+        assert_eq!(read(r#"{"c": "", "a": "\u00e4", "b": "2"}"#), sorted);
+        assert_eq!(sorted.iter().collect::<Vec<_>>(), [("a", "ä"), ("b", "2"), ("c", "")]);
+        let value: serde_json::Value = serde_json::from_str(r#"{"a": "ä"}"#).unwrap();
+        assert_eq!(serde_json::from_value::<Labels>(value).unwrap().get("a"), Some("ä"));
+        assert_eq!(read(r#"{"a": "1", "a": "2"}"#).iter().collect::<Vec<_>>(), [("a", "2")]);
+        assert_eq!(read("null"), Labels::default());
+        assert!(serde_json::from_str::<Labels>(r#"{"a": 1}"#).is_err());
+    }
+
+    #[test]
+    fn managed_fields_are_cut_out_of_the_metadata_and_of_nothing_else() {
+        let cut = |json: &str| {
+            let cut = without_managed_fields(json.as_bytes());
+            // Both are JSON, with or without what follows the object on a line.
+            String::from_utf8(cut.into_owned()).unwrap()
+        };
+        let fields = r#"[{"fieldsV1":{"f:spec":{"f:x":{}}},"manager":"\"]}"}]"#;
+        let with = |template: &str| template.replace("FIELDS", fields);
+        let cases = [
+            (
+                r#"{"metadata":{"labels":{},"managedFields":FIELDS,"name":"a"},"spec":{}}"#,
+                r#"{"metadata":{"labels":{},"name":"a"},"spec":{}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a","managedFields":FIELDS},"spec":{}}}"#,
+                r#"{"metadata":{"name":"a"},"spec":{}}}"#,
+            ),
+            (r#"{"metadata":{"managedFields":FIELDS}}"#, r#"{"metadata":{}}"#),
+        ];
+        for (object, expected) in cases {
+            assert_eq!(cut(&with(object)), expected);
+        }
+        let left_alone = [
+            r#"{"metadata":{"name":"a"},"spec":{"managedFields":FIELDS}}"#,
+            r#"{"metadata":{"annotations":{"a":"\"managedFields\":[]"}},"spec":{}}"#,
+            r#"{"metadata":{"managedFields":[{"#,
+            "",
+        ];
+        for object in left_alone {
+            assert_eq!(cut(&with(object)), with(object));
+        }
     }
 
     #[test]

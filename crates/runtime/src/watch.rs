@@ -478,7 +478,7 @@ impl<T: View> Watcher<T> {
     /// Reads one object into the listing and returns its version. One object that does not fit the
     /// view must not blind us to all others.
     fn read(&self, object: &RawValue, listing: &mut Listing<T>) -> Result<u64, WatchError> {
-        let error = match serde_json::from_str::<T>(object.get()) {
+        let error = match T::read(object.get().as_bytes()) {
             Ok(view) => {
                 let version = view.meta().resource_version;
                 listing.views.push(view);
@@ -507,7 +507,7 @@ impl<T: View> Watcher<T> {
 fn upserted<T: View>(line: &[u8]) -> Option<T> {
     let starts = [br#"{"type":"ADDED","object":"#.as_slice(), br#"{"type":"MODIFIED","object":"#];
     let object = starts.iter().find_map(|start| line.strip_prefix(*start))?;
-    T::deserialize(&mut serde_json::Deserializer::from_slice(object)).ok()
+    T::read(object).ok()
 }
 
 impl WatchError {

@@ -27,22 +27,22 @@ pub(super) enum BuildError {
 pub(super) fn build(write: &Write, manager: &str) -> Result<HttpRequest<Vec<u8>>, BuildError> {
     let (method, content_type, body) = match &write.verb {
         Verb::Create { body } | Verb::CreateSubresource { body, .. } => {
-            ("POST", "application/json", body.to_string())
+            ("POST", "application/json", bytes(body))
         }
         Verb::Merge { patch, only_if, .. } => {
             let patch = guarded(patch, Some(only_if))?;
-            ("PATCH", "application/merge-patch+json", patch.to_string())
+            ("PATCH", "application/merge-patch+json", bytes(&patch))
         }
         Verb::Json { patch, only_if, .. } => {
-            ("PATCH", "application/json-patch+json", json_patch_body(patch, only_if).to_string())
+            ("PATCH", "application/json-patch+json", bytes(&json_patch_body(patch, only_if)))
         }
         Verb::Apply { body, only_if, .. } => {
             let body = guarded(body, only_if.as_ref())?;
-            ("PATCH", "application/apply-patch+yaml", body.to_string())
+            ("PATCH", "application/apply-patch+yaml", bytes(&body))
         }
         Verb::Delete { only_if, propagation, grace_seconds } => {
             let options = delete_options(only_if, *propagation, *grace_seconds);
-            ("DELETE", "application/json", options.to_string())
+            ("DELETE", "application/json", bytes(&options))
         }
     };
     let request = HttpRequest::builder()
@@ -50,8 +50,12 @@ pub(super) fn build(write: &Write, manager: &str) -> Result<HttpRequest<Vec<u8>>
         .uri(uri(write, manager))
         .header(CONTENT_TYPE, content_type)
         .header(ACCEPT, METADATA)
-        .body(body.into_bytes())?;
+        .body(body)?;
     Ok(request)
+}
+
+fn bytes(body: &Value) -> Vec<u8> {
+    serde_json::to_vec(body).expect("a JSON value can always be written")
 }
 
 fn uri(write: &Write, manager: &str) -> String {
