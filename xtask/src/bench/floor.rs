@@ -14,7 +14,7 @@ use super::ceiling::{self, CLIENTS};
 use super::progress::Kind;
 
 const POD_CLIQUE: &str = "grove.io/podclique";
-const NO_FINALIZERS: &str = r#"{"metadata":{"finalizers":null}}"#;
+const NO_FINALIZERS: &str = r#"{"metadata":{"finalizers":null,"managedFields":[{}]}}"#;
 
 /// The writes that one client sends one after another.
 type Errand = Vec<Request>;
@@ -84,14 +84,15 @@ impl Inventory {
             &pods_path,
             pods,
         );
-        let mut others = Vec::new();
-        for kind in [Kind::Gang, Kind::Service] {
+        let mut deletes = |kind: Kind| -> Result<Vec<Errand>> {
             let path = kind.path(namespace);
             let delete =
                 |item: Item| vec![Request::delete(format!("{path}/{}", item.metadata.name))];
-            others.push(list(&path)?.into_iter().map(delete).collect());
-        }
-        Ok(Self(interleave(cliques, others)))
+            Ok(list(&path)?.into_iter().map(delete).collect())
+        };
+        let mut errands = deletes(Kind::Service)?;
+        errands.extend(interleave(cliques, vec![deletes(Kind::Gang)?]));
+        Ok(Self(errands))
     }
 
     /// Has everything deleted.

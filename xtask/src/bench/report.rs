@@ -180,9 +180,14 @@ impl Run {
     }
 }
 
+/// Whether a write changes something: leases say no more than that somebody is there.
+pub(crate) fn of_anybody(kind: &Kind) -> bool {
+    kind.resource != "leases"
+}
+
 /// Whether a write is the operator's, its lease left out.
 pub(crate) fn of_operator(kind: &Kind) -> bool {
-    kind.user == OPERATOR && kind.resource != "leases"
+    kind.user == OPERATOR && of_anybody(kind)
 }
 
 impl Phase {
@@ -193,7 +198,7 @@ impl Phase {
 
     /// Accepted writes of everybody per pod, leases left out.
     pub(crate) fn all_writes_per_pod(&self) -> f64 {
-        self.per_pod(f64::from(self.writes.accepted(|kind| kind.resource != "leases")))
+        self.per_pod(f64::from(self.writes.accepted(of_anybody)))
     }
 
     /// CPU time of the operator per pod, in milliseconds.

@@ -13,7 +13,7 @@ use xtask::poll::{self, Stopwatch};
 use super::audit::{AuditLog, Writes};
 use super::floor::Inventory;
 use super::progress::{Change, Goal, Kind, Marks, Progress};
-use super::report::{Limits, OPERATOR, Phase, Seconds, Step, of_operator};
+use super::report::{Limits, OPERATOR, Phase, Seconds, Step, of_anybody, of_operator};
 use super::shape::Shape;
 use super::usage::{self, Cpu, Reading};
 use super::watching;
@@ -28,7 +28,7 @@ pub(crate) const OTHER_NAMESPACE: &str = "other";
 const OPERATOR_NAMESPACE: &str = "grove-system";
 const RBAC: &str = include_str!("../../../deploy/operator/rbac.yaml");
 const CONFIGURATION: &str = include_str!("../../../deploy/operator/configuration.yaml");
-/// No write for so long means that the operator is done.
+/// No write for so long means that all is done.
 const QUIET: Duration = Duration::from_secs(2);
 /// No step takes so long, whatever is wrong.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -166,7 +166,7 @@ pub(crate) struct Plan {
 }
 
 impl Stage<'_> {
-    /// Takes a step and measures it until the operator rests.
+    /// Takes a step and measures it until the cluster rests.
     pub(crate) fn take(
         &mut self,
         plan: Plan,
@@ -274,13 +274,14 @@ impl Stage<'_> {
         }
     }
 
-    /// Waits until the operator writes no more, and returns what was written since the last look.
+    /// Waits until nobody writes any more, and returns what was written since the last look. With its
+    /// default limits the controller manager is late: what it has left to do would slow down the next step.
     pub(crate) fn settle(&mut self) -> Result<Writes> {
         let mut writes = Writes::default();
         let mut quiet = Stopwatch::start();
-        poll::until(LIMIT, "the operator writes no more", || {
+        poll::until(LIMIT, "nobody writes any more", || {
             let new = self.audit.read()?;
-            if new.sent(of_operator) > 0 {
+            if new.sent(of_anybody) > 0 {
                 quiet = Stopwatch::start();
             }
             writes.merge(new);
