@@ -44,7 +44,8 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
         |one: &Object<PodClique>| {
             (one.meta.deleting, one.meta.labels.clone(), one.object.status.clone())
         },
-        |one| key_of(&one.meta),
+        // One that says nothing yet adds nothing to what the set says.
+        |one| if one.object.status.is_some() { key_of(&one.meta) } else { Vec::new() },
     );
     queue.follow(
         &world.groups.store,
