@@ -161,7 +161,7 @@ pub(crate) fn finalizers(
     let mut metadata = json!({ "finalizers": finalizers });
     if meta.deleting && finalizers.is_empty() {
         // The object goes with this write. Nobody will ask any more who wrote which of its fields, and
-        // to work that out would be half of what the write costs the API server.
+        // the API server need not work it out.
         metadata["managedFields"] = json!([{}]);
     }
     Write {

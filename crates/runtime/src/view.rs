@@ -347,7 +347,6 @@ mod tests {
     fn managed_fields_are_cut_out_of_the_metadata_and_of_nothing_else() {
         let cut = |json: &str| {
             let cut = without_managed_fields(json.as_bytes());
-            // Both are JSON, with or without what follows the object on a line.
             String::from_utf8(cut.into_owned()).unwrap()
         };
         let fields = r#"[{"fieldsV1":{"f:spec":{"f:x":{}}},"manager":"\"]}"}]"#;
