@@ -26,6 +26,15 @@ pub const AUTO_MNNVL_ENABLED: &str = "enabled";
 pub const AUTO_MNNVL_DISABLED: &str = "disabled";
 /// On a PodCliqueSet or clique template: the Volcano queue.
 pub const VOLCANO_QUEUE: &str = "scheduling.grove.io/volcano-queue";
+/// On the base PodGang of a replica: uids of the PodCliques that a gang termination deletes, separated by
+/// commas. The operator removes the annotation when they are gone.
+pub const TERMINATING_POD_CLIQUES: &str = "grove.io/terminating-podcliques";
+/// On the base PodGang of a replica: how many pods the standalone PodCliques have that a gang termination deletes,
+/// where it is not what the template says, as a JSON object by name. They are recreated with as many.
+pub const RECREATED_REPLICAS: &str = "grove.io/recreated-replicas";
+/// On a PodClique: `"true"` when its gang was complete before it was created, so that it replaces an earlier
+/// PodClique. Never copied to pods.
+pub const RECREATED: &str = "grove.io/recreated";
 /// On a PodGang: which of its labels and annotations came from the set, as JSON. Only those are removed
 /// when they leave the set.
 pub const MIRRORED_KEYS: &str = "grove.io/mirrored-keys";

@@ -3,6 +3,8 @@
 //! Types and reasons are constants, not enums: consumers compare strings, and a condition written by
 //! somebody else must stay readable.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,20 @@ pub const TRUE: &str = "True";
 pub const FALSE: &str = "False";
 /// It cannot be said whether the condition holds.
 pub const UNKNOWN: &str = "Unknown";
+
+/// Longest message that a condition may have.
+pub const MESSAGE_MAX: usize = 32768;
+
+/// A text of at most `max` bytes: as it is, or cut with a mark that says how long it was. For texts that
+/// come from other programs and end up in a status or an event.
+pub fn bounded_text(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    let mark = format!("… (cut, {} bytes in all)", text.len());
+    let kept = text.floor_char_boundary(max.saturating_sub(mark.len()));
+    Cow::Owned(format!("{}{mark}", &text[..kept]))
+}
 
 /// One aspect of the state of an object.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -54,6 +70,17 @@ fn status_schema(_: &mut SchemaGenerator) -> Schema {
 
 /// Conditions of a PodCliqueSet.
 pub mod pod_clique_set {
+    /// Whether all replicas are available (True is good). Always there.
+    pub const READY: &str = "Ready";
+    /// They are.
+    pub const ALL_REPLICAS_AVAILABLE: &str = "AllReplicasAvailable";
+    /// They are, and something else failed: see `status.lastErrors`.
+    pub const AVAILABLE_WITH_ERRORS: &str = "AvailableWithErrors";
+    /// Some are not.
+    pub const REPLICAS_UNAVAILABLE: &str = "ReplicasUnavailable";
+    /// Some are not, and something failed: see `status.lastErrors`.
+    pub const RECONCILE_ERROR: &str = "ReconcileError";
+
     /// Whether every level that a constraint needs exists (True is good).
     pub const TOPOLOGY_CONSTRAINTS: &str = "TopologyConstraints";
     /// Every needed level exists.
@@ -103,12 +130,23 @@ pub mod pod_clique_set {
     pub const API_NOT_SERVED: &str = "ApiNotServed";
     /// The operator may not see the kind.
     pub const API_FORBIDDEN: &str = "ApiForbidden";
+    /// The API server refuses the kind, which may still exist.
+    pub const API_UNKNOWN: &str = "ApiUnknown";
 }
 
 /// Condition and reason shared by PodClique and PodCliqueScalingGroup.
 pub mod min_available {
     /// Whether fewer pods or replicas than the minimum are usable.
     pub const BREACHED: &str = "MinAvailableBreached";
+    /// Whether the minimum was ready at some moment since the object was created or, for a group, since its
+    /// replica of the set was last terminated. Once True it stays True: only what was reached can be lost.
+    pub const REACHED: &str = "MinAvailableReached";
+    /// The minimum was ready.
+    pub const MINIMUM_WAS_READY: &str = "MinimumWasReady";
+    /// The minimum was not ready yet.
+    pub const NOT_READY_YET: &str = "NotReadyYet";
+    /// The object comes from a version without this condition, and its other conditions show that it was up.
+    pub const INFERRED: &str = "InferredFromOtherConditions";
     /// An automatic update runs, so a breach is not judged.
     pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
 }
@@ -179,12 +217,38 @@ pub mod pod_gang {
     /// Not initialised: labels or references are incomplete.
     pub const REFS_SYNCING: &str = "RefsSyncing";
 
-    /// Written by schedulers: all required pods are scheduled.
+    /// All required pods are scheduled. Written by schedulers, else by the operator.
     pub const SCHEDULED: &str = "Scheduled";
-    /// Written by schedulers: all required pods are ready.
+    /// The operator's reason while it holds.
+    pub const PODS_SCHEDULED: &str = "PodsScheduled";
+    /// The operator's reason while it does not hold.
+    pub const PODS_NOT_SCHEDULED: &str = "PodsNotScheduled";
+    /// All required pods are ready. Written by schedulers, else by the operator.
     pub const READY: &str = "Ready";
+    /// The operator's reason while it holds.
+    pub const PODS_READY: &str = "PodsReady";
+    /// The operator's reason while it does not hold.
+    pub const PODS_NOT_READY: &str = "PodsNotReady";
     /// Written by schedulers: the gang is unhealthy.
     pub const UNHEALTHY: &str = "Unhealthy";
     /// Written by schedulers: the gang is about to be disrupted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters_with_a_mark() {
+        let short = "ä".repeat(50);
+        assert_eq!(bounded_text(&short, 100), short);
+        let long = "ä".repeat(1000);
+        for max in [60, 61, 62, 63, 1999] {
+            let cut = bounded_text(&long, max);
+            assert!(cut.len() <= max && cut.len() > max - 4, "{max}: {}", cut.len());
+            assert!(cut.starts_with('ä') && cut.ends_with("… (cut, 2000 bytes in all)"), "{cut}");
+        }
+        assert_eq!(bounded_text(&long, 2000), long);
+    }
 }

@@ -2,6 +2,8 @@
 
 /// Name of the container.
 pub const NAME: &str = "grove-initc";
+/// Default image, without tag.
+pub const DEFAULT_IMAGE: &str = "grove-initc";
 /// Flag that names one parent PodClique and its minimum: `--podcliques=<name>:<min>`.
 pub const POD_CLIQUES_FLAG: &str = "--podcliques";
 /// Volume with the pod's namespace and gang name.

@@ -145,7 +145,7 @@ pub struct PackConstraint {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PodGangStatus {
-    /// Phase. The operator writes `Pending`; schedulers may write others.
+    /// Phase. The operator derives it from the pods unless the scheduler writes it.
     #[schemars(with = "String")]
     pub phase: PodGangPhase,
     /// Conditions.

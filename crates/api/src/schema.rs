@@ -10,8 +10,11 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
+mod expressions;
+mod structural;
 mod trim;
 
+pub use structural::Structural;
 pub use trim::{MissingDefinition, trim};
 
 /// Domain of a topology level: free text, but usable in names.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use grove_api::condition::bounded_text;
 use grove_api::{PodCliqueSet, PodGang, finalizers};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::fence::Fence;
 use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::store::Presence;
 use grove_runtime::write::{Write, WriteError, Writer};
 use kube::Client;
 use serde_json::{Value, json};
@@ -236,7 +238,25 @@ pub trait Objects: Send + Sync {
     fn of_gang(&self, resource: &Resource, gang: &ObjectKey) -> Vec<Arc<SchedulerObject>>;
 
     /// Whether the cluster serves a kind.
-    fn is_served(&self, resource: &Resource) -> bool;
+    fn presence(&self, resource: &Resource) -> Presence;
+
+    /// Fails unless the cluster serves a kind that `backend` writes.
+    fn require(&self, backend: &str, resource: &Resource) -> Result<(), BackendError> {
+        match self.presence(resource) {
+            Presence::Served => Ok(()),
+            Presence::Absent => Err(BackendError::not_served(backend, resource)),
+            Presence::Unknown => Err(BackendError::presence_unknown(backend, resource)),
+        }
+    }
+
+    /// Fails while it is unknown whether the cluster serves a kind. What goes into a pod cannot be
+    /// changed later, so pods that depend on the kind wait until it is known.
+    fn known(&self, backend: &str, resource: &Resource) -> Result<(), BackendError> {
+        match self.presence(resource) {
+            Presence::Served | Presence::Absent => Ok(()),
+            Presence::Unknown => Err(BackendError::presence_unknown(backend, resource)),
+        }
+    }
 }
 
 /// How a backend writes: with the leadership, the pace and the fence of the reconcile that calls it.
@@ -283,6 +303,10 @@ impl Preparation {
     }
 }
 
+/// Longest message of a backend, in bytes. Backends may be programs of others, and their texts end up in
+/// statuses and events.
+pub(crate) const MESSAGE_MAX: usize = 4096;
+
 /// Why a backend could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[error("scheduler backend {backend:?}: {message}")]
@@ -307,7 +331,7 @@ impl BackendError {
         Self {
             backend: backend.to_owned(),
             reason: reason.into(),
-            message: message.into(),
+            message: bounded_text(&message.into(), MESSAGE_MAX).into_owned(),
             class: Class::Invalid,
             retry_after: None,
             source: None,
@@ -325,6 +349,19 @@ impl BackendError {
         Self::invalid(backend, "SchedulerNotInstalled", message)
     }
 
+    /// The API server refuses a kind of the scheduler that may still exist. Work goes on when the
+    /// operator can watch the kind again, or when discovery confirms that it is gone.
+    pub fn presence_unknown(backend: &str, resource: &Resource) -> Self {
+        let (group, version) = (&resource.group, &resource.version);
+        let message = format!(
+            "the API server refuses {plural}.{group}/{version}, and discovery does not confirm that \
+             the kind is gone: new pods and objects that need it are held back until that is known. \
+             Give the operator its role for {plural} (list and watch), or check the API server",
+            plural = resource.plural
+        );
+        Self::invalid(backend, "SchedulerApiUnknown", message)
+    }
+
     /// Something has to be there first that is on its way; its arrival is noticed.
     pub fn not_yet(backend: &str, message: impl Into<String>) -> Self {
         let reason = "SchedulerObjectMissing";
@@ -336,7 +373,7 @@ impl BackendError {
         Self {
             backend: backend.to_owned(),
             reason: "SchedulerObjectRefused".into(),
-            message: error.to_string(),
+            message: bounded_text(&error.to_string(), MESSAGE_MAX).into_owned(),
             class: error.class(),
             retry_after: error.retry_after(),
             source: Some(Box::new(error)),
@@ -371,7 +408,20 @@ impl Classed for BackendError {
 
 #[cfg(test)]
 mod tests {
+    use grove_api::foreign::{kai, volcano};
+    use grove_runtime::clock::Clock;
+
     use super::*;
+    use crate::kai_scheduler::KaiScheduler;
+    use crate::objects::testkit::Given;
+    use crate::volcano::Volcano;
+
+    #[test]
+    fn messages_of_backends_are_bounded() {
+        let error = BackendError::invalid("b", "Reason", "x".repeat(1 << 20));
+        assert_eq!(error.message().len(), MESSAGE_MAX);
+        assert!(error.message().ends_with("(cut, 1048576 bytes in all)"), "{}", error.message());
+    }
 
     #[test]
     fn preparation_changes_pods_but_never_removes_the_gate() {
@@ -388,6 +438,29 @@ mod tests {
             Preparation::merge(patch.clone()).apply(0, &mut pod);
             assert_eq!(pod["spec"]["schedulingGates"], gates, "{patch}");
             assert_eq!(pod["spec"]["hostname"], "a", "{patch}");
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_of_schedulers_with_groups_wait_while_the_kind_of_the_group_is_unknown() {
+        let kai = KaiScheduler { default_queue: None, creates_pod_groups: true };
+        let grouped_by_kai = KaiScheduler { default_queue: None, creates_pod_groups: false };
+        let labels = json!({ "grove.io/podgang": "x-0", "grove.io/podclique": "x-0-a" });
+        let draft = json!({ "metadata": { "labels": labels } });
+        let volcano = Volcano { clock: Clock::system() };
+        let cases: [(&dyn Backend, bool); 3] =
+            [(&kai, true), (&volcano, true), (&grouped_by_kai, false)];
+        for (backend, waits) in cases {
+            let kinds = [Resource::of::<kai::PodGroup>(), Resource::of::<volcano::PodGroup>()];
+            let unknown = Given { unknown: kinds.to_vec(), ..Given::default() };
+            let absent = Given { absent: kinds.to_vec(), ..Given::default() };
+            let prepare = async |objects: &Given| {
+                let pods = Pods { draft: &draft, gang: None, set: None, objects };
+                backend.prepare_pods(pods).await.map_err(|error| error.reason().to_owned())
+            };
+            let expected = if waits { Err("SchedulerApiUnknown".to_owned()) } else { Ok(()) };
+            assert_eq!(prepare(&unknown).await.map(drop), expected, "{}", backend.name());
+            assert!(prepare(&absent).await.is_ok(), "{}", backend.name());
         }
     }
 

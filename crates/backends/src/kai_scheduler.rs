@@ -71,9 +71,7 @@ impl Backend for KaiScheduler {
         let set = owner(gang).map_err(failed)?;
         let queue = queue::of(set, self.default_queue.as_deref()).map_err(failed)?;
         let resource = Resource::of::<PodGroup>();
-        if !gang.objects.is_served(&resource) {
-            return Err(BackendError::not_served(NAME, &resource));
-        }
+        gang.objects.require(NAME, &resource)?;
         let key = gang.key();
         let live = gang.objects.get(&resource, &key);
         let wanted = pod_group::object(gang.object, spec, &queue, live.as_deref());
@@ -85,7 +83,12 @@ impl Backend for KaiScheduler {
         &'a self,
         pods: Pods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
-        Box::pin(async move { self.prepared(pods.draft) })
+        Box::pin(async move {
+            if self.creates_pod_groups {
+                pods.objects.known(NAME, &Resource::of::<PodGroup>())?;
+            }
+            self.prepared(pods.draft)
+        })
     }
 
     fn validate<'a>(

@@ -49,7 +49,7 @@ impl Backend for KubeScheduler {
             priority: "yes".into(),
             ..plain.clone()
         };
-        match Api::served(objects).filter(|_| self.gang_scheduling) {
+        match Api::assumed(objects).filter(|_| self.gang_scheduling) {
             None => plain,
             Some(Api::V1alpha2) => {
                 Capabilities { objects: "Workload, PodGroup (v1alpha2)".into(), ..enforced }
@@ -70,7 +70,7 @@ impl Backend for KubeScheduler {
     }
 
     fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
-        match Api::served(gang.objects).filter(|_| self.gang_scheduling) {
+        match self.api(gang.objects)? {
             Some(api) => gangs::plan(gang, api),
             None => Ok(Vec::new()),
         }
@@ -81,7 +81,7 @@ impl Backend for KubeScheduler {
     }
 
     fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
-        let api = self.gang_scheduling.then(|| Api::served(objects)).flatten()?;
+        let api = self.gang_scheduling.then(|| Api::assumed(objects)).flatten()?;
         let form = Form::of(gang, api, objects);
         (form != Form::Untold).then(|| Handling {
             // Members are placed one after the other, each with as many pods as there is room for.
@@ -114,9 +114,14 @@ impl Backend for KubeScheduler {
 }
 
 impl KubeScheduler {
+    /// The API that gangs are written in; nothing where there is none or the option is off.
+    fn api(&self, objects: &dyn Objects) -> Result<Option<Api>, BackendError> {
+        if self.gang_scheduling { Api::served(objects) } else { Ok(None) }
+    }
+
     fn prepared(&self, pods: &Pods<'_>) -> Result<Preparation, BackendError> {
         let named = json!({ "spec": { "schedulerName": NAME } });
-        let Some(api) = Api::served(pods.objects).filter(|_| self.gang_scheduling) else {
+        let Some(api) = self.api(pods.objects)? else {
             return Ok(Preparation::merge(named));
         };
         let label = |key: &str| {

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use grove_api::PodGang;
 use grove_runtime::cache::Caches;
+use grove_runtime::class::Class;
 use grove_runtime::merge;
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
-use grove_runtime::store::{Index, Store};
+use grove_runtime::store::{Index, Presence, Store};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::watch::Selection;
 use grove_runtime::write::{Precondition, Verb, Write};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::contract::Objects;
+use crate::contract::{BackendError, Gang, Objects};
 use crate::registry::Registry;
 
 /// An object of a scheduler, as it is stored.
@@ -53,6 +54,27 @@ impl SchedulerObject {
     pub fn is_of(&self, gang: &PodGang) -> bool {
         let owner = self.meta.controller.as_ref().map(|owner| owner.uid.to_string());
         owner.is_some() && owner == gang.metadata.uid
+    }
+
+    /// Whether a backend may change the object for a gang. One of another owner is never taken over.
+    pub(crate) fn may_change(
+        &self,
+        backend: &str,
+        kind: &Resource,
+        gang: &Gang<'_>,
+    ) -> Result<(), BackendError> {
+        if self.is_of(gang.object) {
+            return Ok(());
+        }
+        let object = format!("{} {}", kind.kind, self.meta.key);
+        if self.gang() == Some(gang.key()) {
+            let message = format!("{object} of an earlier gang of the same name is still there");
+            return Err(BackendError::not_yet(backend, message));
+        }
+        let message =
+            format!("{object} is not owned by PodGang {}: delete or rename it", gang.key());
+        let taken = BackendError::invalid(backend, "SchedulerObjectNameTaken", message);
+        Err(taken.with_class(Class::Denied))
     }
 
     /// What backends look at. The status is the scheduler's, which changes it all the time.
@@ -104,8 +126,8 @@ impl Objects for Cached {
         kind.map(|(store, index)| store.by(*index, &gang.to_string())).unwrap_or_default()
     }
 
-    fn is_served(&self, resource: &Resource) -> bool {
-        self.0.get(resource).is_some_and(|(store, _)| store.is_served())
+    fn presence(&self, resource: &Resource) -> Presence {
+        self.0.get(resource).map_or(Presence::Absent, |(store, _)| store.presence())
     }
 }
 
@@ -165,6 +187,7 @@ pub(crate) mod testkit {
     pub(crate) struct Given {
         pub(crate) objects: BTreeMap<(Resource, ObjectKey), Arc<SchedulerObject>>,
         pub(crate) absent: Vec<Resource>,
+        pub(crate) unknown: Vec<Resource>,
     }
 
     impl Given {
@@ -190,8 +213,14 @@ pub(crate) mod testkit {
                 .collect()
         }
 
-        fn is_served(&self, resource: &Resource) -> bool {
-            !self.absent.contains(resource)
+        fn presence(&self, resource: &Resource) -> Presence {
+            if self.absent.contains(resource) {
+                Presence::Absent
+            } else if self.unknown.contains(resource) {
+                Presence::Unknown
+            } else {
+                Presence::Served
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ impl Registry {
                     default_queue: profile.default_queue.clone(),
                     creates_pod_groups: profile.create_pod_groups != Some(false),
                 })),
-                volcano::NAME => Ok(Arc::new(Volcano)),
+                volcano::NAME => Ok(Arc::new(Volcano { clock: env.clock.clone() })),
                 lpx_scheduler::NAME => Ok(Arc::new(LpxScheduler)),
                 _ => Err(RegistryError::Unsupported(name.to_owned())),
             }

@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use grove_api::condition::bounded_text;
 use grove_api::config::{BackendEndpoint, BackendKind, FailurePolicy};
 use grove_api::{PodCliqueSet, PodGang};
 use grove_runtime::backoff::Backoff;
@@ -33,7 +34,7 @@ use self::rules::Refused;
 pub(crate) use self::rules::preparation as prepared;
 use self::wire::{Description, Operation, Response};
 use crate::contract::{
-    Backend, BackendError, Capabilities, Cluster, Gang, Objects, Pods, Preparation,
+    Backend, BackendError, Capabilities, Cluster, Gang, MESSAGE_MAX, Objects, Pods, Preparation,
 };
 
 /// Who asks, as the program sees it.
@@ -44,6 +45,10 @@ pub(crate) const IN_FLIGHT: usize = 16;
 const REVIEWS: usize = 16;
 /// Longest wait of a review: the API server gives up after ten seconds.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Warnings of one review that are passed on, and the longest of them in bytes.
+const WARNINGS: usize = 16;
+const WARNING_MAX: usize = 1024;
 
 /// Reasons of conditions and events.
 const UNREACHABLE: &str = "SchedulerEndpointUnreachable";
@@ -352,14 +357,21 @@ impl Remote {
         let timeout = self.timeout.min(REVIEW_TIMEOUT);
         let response = self.call(operation, &object, timeout, fields).await?;
         match response.allowed {
-            Some(true) => Ok(Ok(response.warnings.unwrap_or_default())),
+            Some(true) => Ok(Ok(bounded_warnings(&response.warnings.unwrap_or_default()))),
             Some(false) => {
                 let message = response.message.filter(|message| !message.is_empty());
-                Ok(Err(message.unwrap_or_else(|| format!("{} refuses it", self.name))))
+                let message = message.unwrap_or_else(|| format!("{} refuses it", self.name));
+                Ok(Err(bounded_text(&message, MESSAGE_MAX).into_owned()))
             }
             None => Err(self.wrong(operation, &object, "answered without response.allowed")),
         }
     }
+}
+
+/// The first warnings, each of a length that a user reads.
+fn bounded_warnings(warnings: &[String]) -> Vec<String> {
+    let bounded = |warning: &String| bounded_text(warning, WARNING_MAX).into_owned();
+    warnings.iter().take(WARNINGS).map(bounded).collect()
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -432,6 +444,9 @@ impl Backend for Remote {
         pods: Pods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
+            for kind in &self.kinds {
+                pods.objects.known(&self.name, kind)?;
+            }
             match self.prepare(&pods).await {
                 Err(Failure::Unanswered(_)) if self.ignores_failures => {
                     let named = json!({ "spec": { "schedulerName": self.name } });

@@ -3,11 +3,14 @@
 mod queue;
 
 use futures::future::BoxFuture;
+use grove_api::condition::bounded_text;
 use grove_api::foreign::volcano::{
     GROUP_NAME_ANNOTATION, LEGACY_GROUP_NAME_ANNOTATION, PodGroup, Queue,
 };
 use grove_api::{PodCliqueSet, PodGang, annotations, labels};
+use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
+use grove_runtime::view::View as _;
 use grove_runtime::write::Write;
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -19,11 +22,16 @@ use crate::topology;
 /// Name of the backend.
 pub(crate) use grove_api::foreign::volcano::SCHEDULER_NAME as NAME;
 
+/// Longest message of an event.
+const EVENT_MESSAGE_MAX: usize = 1024;
+
 const CRD: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh";
 
 /// The backend.
-pub(crate) struct Volcano;
+pub(crate) struct Volcano {
+    pub(crate) clock: Clock,
+}
 
 impl Backend for Volcano {
     fn name(&self) -> &str {
@@ -54,23 +62,30 @@ impl Backend for Volcano {
         Box::pin(async move {
             let request = http::Request::get(CRD).body(Vec::new());
             let request = request.expect("the path of a CRD is a valid URL");
-            match client.request::<Value>(request).await {
-                Ok(crd) => has_sub_groups(&crd),
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            let (uid, checked) = match client.request::<Value>(request).await {
+                Ok(crd) => (crd["metadata"]["uid"].clone(), has_sub_groups(&crd)),
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    (Value::Null, not_installed())
+                }
                 Err(error) => {
                     let message = format!("cannot read the CustomResourceDefinition: {error}");
-                    Err(BackendError::invalid(NAME, UNAVAILABLE, message))
+                    return Err(BackendError::invalid(NAME, UNAVAILABLE, message));
                 }
+            };
+            if let Err(error) = &checked {
+                self.announce(client, &uid, error.message()).await;
             }
+            checked.or_else(|error| if uid.is_null() { Ok(()) } else { Err(error) })
         })
     }
 
     fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
         let resource = Resource::of::<PodGroup>();
-        if !gang.objects.is_served(&resource) {
-            return Err(BackendError::not_served(NAME, &resource));
-        }
+        gang.objects.require(NAME, &resource)?;
         let live = gang.objects.get(&resource, &gang.key());
+        if let Some(live) = live.as_deref().filter(|live| !lost_its_owner(live, gang)) {
+            live.may_change(NAME, &resource, gang)?;
+        }
         let wanted = pod_group(gang, live.as_deref());
         let write = converge(resource, wanted, live.as_deref(), "what the gang says");
         Ok(write.into_iter().collect())
@@ -80,7 +95,10 @@ impl Backend for Volcano {
         &'a self,
         pods: Pods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
-        Box::pin(async move { prepared(pods.draft) })
+        Box::pin(async move {
+            pods.objects.known(NAME, &Resource::of::<PodGroup>())?;
+            prepared(pods.draft)
+        })
     }
 
     fn validate<'a>(
@@ -93,8 +111,68 @@ impl Backend for Volcano {
     }
 }
 
+/// Whether a group of ours has only lost the reference to its gang, which is put back.
+fn lost_its_owner(live: &SchedulerObject, gang: &Gang<'_>) -> bool {
+    let meta = live.meta();
+    let labels = gang.object.metadata.labels.iter().flatten();
+    let mut ours =
+        labels.filter(|(key, _)| [labels::MANAGED_BY, labels::PART_OF].contains(&&***key));
+    meta.controller.is_none()
+        && meta.labels.get(labels::MANAGED_BY) == Some(labels::MANAGED_BY_VALUE)
+        && ours.all(|(key, value)| meta.labels.get(key) == Some(value.as_str()))
+}
+
 /// Event and condition of a Volcano that lacks what we need.
 const UNAVAILABLE: &str = "VolcanoCapabilityUnavailable";
+
+impl Volcano {
+    /// Records an event about the CRD. It has one name for all starts: an operator that is restarted again
+    /// and again reports once. There is no leader at this point, so it does not go through the writer.
+    async fn announce(&self, client: &Client, uid: &Value, message: &str) {
+        let time = self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let event = unavailable(uid, message, &time);
+        let request = http::Request::post("/api/v1/namespaces/default/events")
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(event.to_string().into_bytes());
+        let request = request.expect("the path of events is a valid URL");
+        match client.request::<Value>(request).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => tracing::warn!(%error, message, "event not recorded"),
+        }
+    }
+}
+
+/// The event about a CRD that lacks what we need.
+fn unavailable(uid: &Value, message: &str, time: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": { "name": "podgroups.scheduling.volcano.sh.grove-operator", "namespace": "default" },
+        "involvedObject": {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "name": "podgroups.scheduling.volcano.sh",
+            "uid": uid,
+        },
+        "type": "Warning",
+        "reason": UNAVAILABLE,
+        "action": "Init",
+        "message": bounded_text(message, EVENT_MESSAGE_MAX),
+        "source": { "component": "grove-operator" },
+        "reportingComponent": "grove-operator",
+        "reportingInstance": "grove-operator",
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    })
+}
+
+fn not_installed() -> Result<(), BackendError> {
+    let message = "podgroups.scheduling.volcano.sh is not installed: gangs of Volcano wait until Volcano \
+                   1.14 or newer is";
+    Err(BackendError::invalid(NAME, UNAVAILABLE, message))
+}
 
 /// Whether the served PodGroup has `spec.subGroupPolicy`.
 fn has_sub_groups(crd: &Value) -> Result<(), BackendError> {

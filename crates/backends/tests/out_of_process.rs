@@ -21,6 +21,7 @@ use grove_runtime::fence::Fence;
 use grove_runtime::lease::Leadership;
 use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::store::Presence;
 use grove_runtime::write::Writer;
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -53,8 +54,8 @@ impl Objects for Nothing {
         Vec::new()
     }
 
-    fn is_served(&self, _: &Resource) -> bool {
-        true
+    fn presence(&self, _: &Resource) -> Presence {
+        Presence::Served
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::backend_check::CheckArguments;
+use crate::completion::Shell;
 use crate::exit;
 use crate::operator::OperatorArguments;
 use crate::rollout::RolloutCommand;
@@ -57,6 +58,10 @@ pub(crate) enum Command {
         /// Format of the output
         #[arg(long, short, value_enum, default_value_t = Output::Text)]
         output: Output,
+        /// End with exit code 1 when the cluster serves no kind of a scheduler, or a scheduler behind an
+        /// endpoint does not answer
+        #[arg(long)]
+        check: bool,
     },
     /// Show a PodCliqueSet with everything below it, and what each part waits for
     ///
@@ -64,26 +69,38 @@ pub(crate) enum Command {
     /// it from being complete: its gang, the scheduler, cliques that start first, a container. An update
     /// or a gang termination under way is shown where it happens.
     Tree(TreeArguments),
-    /// Follow, list, pause or resume the updates of a PodCliqueSet
+    /// Follow, list, pause, resume, undo or restart the updates of a PodCliqueSet
     #[command(subcommand)]
     Rollout(RolloutCommand),
+    /// Print the script that completes the command line in a shell
+    ///
+    /// For bash, with the package bash-completion:
+    ///
+    ///     grove completion bash > ~/.local/share/bash-completion/completions/grove
+    #[command(verbatim_doc_comment)]
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
     /// Work with a scheduler backend that is a program of its own
     #[command(subcommand)]
     Backend(BackendCommand),
     /// Check PodCliqueSet manifests as the cluster would
     ///
     /// Every PodCliqueSet gets its defaults and is checked against the schema and the rules of the
-    /// admission webhook, without a cluster. Each finding is one line on standard output:
+    /// admission webhook, without a cluster. Unknown fields and duplicate keys are errors, as they are for
+    /// kubectl apply --validate=strict. Each finding is one line on standard output:
     ///
     ///     FILE:LINE: error: PodCliqueSet NAMESPACE/NAME: PATH: what is wrong
     ///     FILE:LINE: warning: PodCliqueSet NAMESPACE/NAME: PATH: what to know
     ///
-    /// LINE is that of the nearest key the file has. Other kinds are skipped; standard error says which,
-    /// and ends with a summary. Rules about topology and those of a scheduler backend need the cluster
-    /// and are not checked.
+    /// LINE is that of the nearest key the file has. Other kinds of Grove are checked against their
+    /// schemas. Kinds of other projects are skipped; standard error names them and ends with a summary.
+    /// Rules about topology, those of a scheduler backend, and the names of priority classes need the
+    /// cluster and are not checked.
     ///
-    /// Exit code 0 without errors (warnings may be there), 1 with errors, 2 when the configuration file
-    /// cannot be used, 6 when a manifest cannot be read.
+    /// Exit code 0 without errors (warnings may be there), 1 with errors or without any object, 2 when the
+    /// configuration file cannot be used, 6 when a manifest cannot be read.
     #[command(verbatim_doc_comment)]
     Validate {
         /// Manifest to check, YAML or JSON; a directory for all its *.yaml, *.yml and *.json files, -

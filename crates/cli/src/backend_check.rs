@@ -55,10 +55,10 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
         .build()
         .context("cannot start the async runtime")?;
     let report = runtime.block_on(conformance::check(&config, timeout, &Env::system()));
-    crate::print(&match arguments.output {
-        Output::Text => text(&report),
-        Output::Json => format!("{:#}\n", json(&report)),
-    })?;
+    match arguments.output {
+        Output::Text => crate::print(&text(&report))?,
+        Output::Json => crate::print_json(&format!("{:#}\n", json(&report)))?,
+    }
     Ok(if report.passed() { Exit::Success } else { Exit::Refused })
 }
 

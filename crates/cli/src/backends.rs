@@ -9,15 +9,17 @@ use anyhow::Context as _;
 use grove_backends::{Backend, Capabilities, Objects, Registry, SchedulerObject};
 use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
+use grove_runtime::store::Presence;
 use serde_json::{Value, json};
 
 use crate::args::Output;
 use crate::cluster;
+use crate::exit::Exit;
 use crate::operator;
 use crate::table;
 
-/// The answer, with a final newline.
-pub(crate) fn run(config: &Path, output: Output) -> anyhow::Result<String> {
+/// Prints the comparison. With `check`, a scheduler that cannot work on the cluster is a failure.
+pub(crate) fn run(config: &Path, output: Output, check: bool) -> anyhow::Result<Exit> {
     let configuration = operator::load(config)?;
     let registry = Registry::new(&configuration.scheduler, &Env::system())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -28,14 +30,22 @@ pub(crate) fn run(config: &Path, output: Output) -> anyhow::Result<String> {
     let default = registry.default_backend().name();
     let rows = registry.all().map(|backend| Row::of(backend, &served));
     let rows = runtime.block_on(futures::future::join_all(rows));
-    Ok(match output {
-        Output::Text => text(&rows, default),
-        Output::Json => format!("{:#}\n", json(&rows, default)),
-    })
+    match output {
+        Output::Text => crate::print(&text(&rows, default))?,
+        Output::Json => crate::print_json(&format!("{:#}\n", json(&rows, default)))?,
+    }
+    let fails = check && !rows.iter().all(Row::is_usable);
+    Ok(if fails { Exit::Refused } else { Exit::Success })
 }
 
 /// Kinds, and whether the cluster serves them.
 struct Served(BTreeMap<Resource, bool>);
+
+impl Served {
+    fn is_served(&self, resource: &Resource) -> bool {
+        self.0.get(resource).copied().unwrap_or_default()
+    }
+}
 
 /// Only whether kinds are served is known, not what there is of them.
 impl Objects for Served {
@@ -47,8 +57,8 @@ impl Objects for Served {
         Vec::new()
     }
 
-    fn is_served(&self, resource: &Resource) -> bool {
-        self.0.get(resource).copied().unwrap_or_default()
+    fn presence(&self, resource: &Resource) -> Presence {
+        if self.is_served(resource) { Presence::Served } else { Presence::Absent }
     }
 }
 
@@ -106,6 +116,31 @@ impl<'a> Row<'a> {
             endpoint,
             capabilities: backend.capabilities(served),
         }
+        .limited_to_served()
+    }
+
+    /// Whether the cluster serves none of the kinds that the scheduler needs. Of some kinds there are
+    /// several versions, of which one is enough.
+    fn is_unserved(&self) -> bool {
+        !self.kinds.is_empty() && self.kinds.iter().all(|(_, served)| !served)
+    }
+
+    /// Whether the scheduler can be worked with.
+    fn is_usable(&self) -> bool {
+        !self.is_unserved() && self.endpoint.as_ref().is_none_or(|(_, problem)| problem.is_none())
+    }
+
+    /// Nothing is enforced by objects that cannot be created.
+    fn limited_to_served(mut self) -> Self {
+        if self.is_unserved() {
+            let can = &mut self.capabilities;
+            for word in [&mut can.minimum, &mut can.gang, &mut can.topology] {
+                if word.starts_with("enforced") {
+                    *word = "not served".into();
+                }
+            }
+        }
+        self
     }
 }
 
@@ -149,4 +184,39 @@ fn json(rows: &[Row<'_>], default: &str) -> Value {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kinds: &[(&str, bool)]) -> Row<'static> {
+        let words = ["PodGroup", "enforced", "enforced", "refused", "optional", "yes"];
+        let [objects, minimum, gang, topology, queue, priority] = words.map(Into::into);
+        Row {
+            name: "volcano",
+            kinds: kinds.iter().map(|(kind, served)| ((*kind).to_owned(), *served)).collect(),
+            endpoint: None,
+            capabilities: Capabilities { objects, minimum, gang, topology, queue, priority },
+        }
+        .limited_to_served()
+    }
+
+    #[test]
+    fn nothing_is_enforced_by_kinds_that_are_not_served() {
+        for (kinds, gang, usable) in [
+            (&[][..], "enforced", true),
+            (&[("a", true), ("b", true)], "enforced", true),
+            (&[("v1 a", false), ("v2 a", true)], "enforced", true),
+            (&[("a", false), ("b", false)], "not served", false),
+        ] {
+            let row = row(kinds);
+            assert_eq!((&*row.capabilities.gang, row.is_usable()), (gang, usable), "{kinds:?}");
+            assert_eq!(row.capabilities.topology, "refused");
+        }
+        for (problem, usable) in [(None, true), (Some("connection refused".to_owned()), false)] {
+            let remote = Row { endpoint: Some(("https://a/".to_owned(), problem)), ..row(&[]) };
+            assert_eq!(remote.is_usable(), usable);
+        }
+    }
 }

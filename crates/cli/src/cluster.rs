@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use grove_api::PodCliqueSet;
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Which cluster, and which namespace of it.
@@ -19,6 +21,51 @@ pub(crate) struct ClusterArguments {
     /// Context of the kubeconfig. Without it: its current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+}
+
+/// One set, or all of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct SetArguments {
+    /// Name of the PodCliqueSet
+    #[arg(value_name = "NAME", required_unless_present = "all_namespaces")]
+    set: Option<String>,
+    /// All sets of all namespaces
+    #[arg(long, short = 'A', conflicts_with_all = ["set", "namespace"])]
+    all_namespaces: bool,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+/// What was asked for.
+pub(crate) enum Asked {
+    /// A set in the namespace of the cluster.
+    One(Cluster, String),
+    /// Every set with the namespace it is in.
+    All(Vec<(Cluster, String)>),
+}
+
+impl SetArguments {
+    /// A client for the cluster, and the sets.
+    pub(crate) async fn sets(&self) -> anyhow::Result<Asked> {
+        let cluster = self.cluster.connect().await?;
+        if let Some(set) = &self.set {
+            return Ok(Asked::One(cluster, set.clone()));
+        }
+        let api = kube::Api::<PodCliqueSet>::all(cluster.client.clone());
+        let list = api.list_metadata(&ListParams::default()).await;
+        let list = list.context("cannot list the PodCliqueSets of all namespaces")?;
+        let one = |object: kube::core::PartialObjectMeta<PodCliqueSet>| {
+            let namespace = object.metadata.namespace.unwrap_or_default();
+            let cluster = Cluster { client: cluster.client.clone(), namespace };
+            (cluster, object.metadata.name.unwrap_or_default())
+        };
+        Ok(Asked::All(list.items.into_iter().map(one).collect()))
+    }
+
+    /// What to call it in messages.
+    pub(crate) fn name(&self) -> &str {
+        self.set.as_deref().unwrap_or("of all namespaces")
+    }
 }
 
 /// A cluster that can be asked.

@@ -5,34 +5,48 @@ mod args;
 mod backend_check;
 mod backends;
 mod cluster;
+mod completion;
 mod crds;
 mod exit;
 mod live;
 mod operator;
 mod rollout;
 mod table;
+mod terminal;
 #[cfg(test)]
 mod testkit;
 mod tree;
 mod validate;
 mod version;
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use args::{Arguments, BackendCommand, Command};
 use exit::Exit;
+use terminal::{note, print, print_json, print_raw};
+
+/// What the program is called as a plugin of kubectl, which finds it by this name.
+const PLUGIN: &str = "kubectl-grove";
 
 fn main() -> ExitCode {
-    match Arguments::try_parse() {
+    match parse(std::env::args_os().collect()) {
         Ok(arguments) => report(run(&arguments)).into(),
         Err(error) => refused_arguments(&error).into(),
     }
+}
+
+/// Reads the command line. Help texts call the program what the user called it.
+fn parse(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    let program = words.first().and_then(|path| Path::new(path).file_stem());
+    let mut command = Arguments::command();
+    if program.is_some_and(|name| name == PLUGIN) {
+        command = command.bin_name("kubectl grove").display_name("kubectl grove");
+    }
+    let matches = command.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -40,7 +54,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Version { output } => print(&version::render(*output))?,
         Command::Crds { output_dir: None } => print(&crds::render())?,
         Command::Crds { output_dir: Some(directory) } => crds::write_files(directory)?,
-        Command::Backends { config, output } => print(&backends::run(config, *output)?)?,
+        Command::Backends { config, output, check } => {
+            return backends::run(config, *output, *check);
+        }
+        Command::Completion { shell } => print_raw(&completion::script(*shell))?,
         Command::Backend(BackendCommand::Check(arguments)) => return backend_check::run(arguments),
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Tree(arguments) => return wait(tree::run(arguments)),
@@ -62,20 +79,6 @@ fn wait(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<E
         .build()
         .context("cannot start the async runtime")?;
     runtime.block_on(command)
-}
-
-/// Writes a whole answer to standard output. A reader that went away early has what it wanted.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
-}
-
-/// Says something beside the answer. Nobody is left to tell when the terminal itself is gone.
-fn note(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Clap calls a request for help an error as well; that one goes to standard output and succeeds.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use grove_api::OperatorConfiguration;
 use grove_api::config::{LogFormat, LogLevel};
+use grove_api::{OperatorConfiguration, init_container};
 use grove_operator::{Identity, OperatorError, Options, WebhookAddress};
 use grove_runtime::logs::{self, Format, Level, LogConfig};
 use grove_runtime::process::{Env, signalled_twice};
@@ -48,8 +48,14 @@ pub(crate) struct OperatorArguments {
     )]
     service_account: String,
     /// Image of the start-order container, without tag; the tag is the operator's version
-    #[arg(long, value_name = "IMAGE", env = "GROVE_INIT_CONTAINER_IMAGE", hide_env_values = true)]
-    init_image: Option<String>,
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "GROVE_INIT_CONTAINER_IMAGE",
+        hide_env_values = true,
+        default_value = init_container::DEFAULT_IMAGE
+    )]
+    init_image: String,
     /// Log filter, for example info,kube=debug; replaces the level of the configuration
     #[arg(long, value_name = "FILTER", env = "GROVE_LOG", hide_env_values = true)]
     log: Option<String>,
@@ -124,10 +130,7 @@ async fn serve(
             .clone()
             .map_or(WebhookAddress::Service, WebhookAddress::Host),
         install_crds: arguments.install_crds,
-        init_image: arguments
-            .init_image
-            .as_ref()
-            .map(|image| format!("{image}:{}", env!("CARGO_PKG_VERSION"))),
+        init_image: tagged(&arguments.init_image),
     };
     let operator = grove_operator::run(connection.client, options, env.clone());
     tokio::select! {
@@ -150,6 +153,11 @@ async fn serve(
     }
 }
 
+/// The image of the start-order container in the operator's version; none if it was set to nothing.
+fn tagged(image: &str) -> Option<String> {
+    (!image.is_empty()).then(|| format!("{image}:{}", env!("CARGO_PKG_VERSION")))
+}
+
 struct Connection {
     client: kube::Client,
     namespace: String,
@@ -169,4 +177,23 @@ async fn connect(arguments: &OperatorArguments) -> anyhow::Result<Connection> {
 fn instance(env: &Env) -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{:016x}", host.trim(), env.rng.fork("instance").next_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_image_is_the_one_that_the_installation_names() {
+        let deployment = include_str!("../../../deploy/operator/deployment.yaml");
+        let deployment: serde_json::Value = serde_saphyr::from_str(deployment).unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let variable = &container["env"][0];
+        assert_eq!(variable["name"], "GROVE_INIT_CONTAINER_IMAGE");
+        assert_eq!(variable["value"], init_container::DEFAULT_IMAGE);
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(container["image"], format!("grove:{version}"));
+        assert_eq!(tagged("grove-initc"), Some(format!("grove-initc:{version}")));
+        assert_eq!(tagged(""), None);
+    }
 }

@@ -4,6 +4,7 @@ mod difference;
 mod history;
 mod pause;
 mod status;
+mod template;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -12,6 +13,7 @@ use kube::Api;
 
 use self::history::HistoryArguments;
 use self::status::StatusArguments;
+use self::template::UndoArguments;
 use crate::cluster::{Cluster, ClusterArguments};
 use crate::exit::Exit;
 
@@ -34,7 +36,20 @@ pub(crate) enum RolloutCommand {
     Pause(Target),
     /// Let a paused update go on
     Resume(Target),
+    /// Go back to a former template
+    ///
+    /// Restores pod specs, labels, annotations and the priority class of the revision. Replicas and
+    /// everything else stay as they are. The set then updates as after any other change.
+    Undo(UndoArguments),
+    /// Replace all pods by new ones
+    ///
+    /// Sets the annotation kubectl.kubernetes.io/restartedAt in the template of every clique. The set then
+    /// updates as after any other change of its template.
+    Restart(Target),
 }
+
+/// Who changed a set, in its managed fields.
+const MANAGER: &str = "grove-rollout";
 
 /// A set in a cluster.
 #[derive(Debug, Args)]
@@ -53,6 +68,8 @@ pub(crate) async fn run(command: &RolloutCommand) -> anyhow::Result<Exit> {
         RolloutCommand::History(arguments) => history::run(arguments).await,
         RolloutCommand::Pause(target) => pause::run(target, true).await,
         RolloutCommand::Resume(target) => pause::run(target, false).await,
+        RolloutCommand::Undo(arguments) => template::undo(arguments).await,
+        RolloutCommand::Restart(target) => template::restart(target).await,
     }
 }
 

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::Output;
-use crate::cluster::ClusterArguments;
+use crate::cluster::{Asked, Cluster, SetArguments};
 use crate::exit::Exit;
 use crate::live::{Live, Scope};
 
@@ -34,14 +34,11 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// What to show.
 #[derive(Debug, Args)]
 pub(crate) struct TreeArguments {
-    /// Name of the PodCliqueSet
-    #[arg(value_name = "NAME")]
-    set: String,
     #[command(flatten)]
-    cluster: ClusterArguments,
+    sets: SetArguments,
     /// Show it again whenever something changed, until it is gone. On a terminal in place, else one after
     /// the other
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "all_namespaces")]
     watch: bool,
     /// Format of the output; with --watch, JSON is one document per line
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
@@ -51,10 +48,31 @@ pub(crate) struct TreeArguments {
 /// Shows a set, once or for ever.
 pub(crate) async fn run(arguments: &TreeArguments) -> anyhow::Result<Exit> {
     let env = Env::system();
-    let cluster = arguments.cluster.connect().await?;
-    let set = format!("PodCliqueSet {}/{}", cluster.namespace, arguments.set);
-    let live = Live::start(&cluster, &arguments.set, Scope::Everything, &env).await?;
     let screen = Screen::of(arguments);
+    match arguments.sets.sets().await? {
+        Asked::One(cluster, set) => follow(&cluster, &set, screen, &env).await,
+        Asked::All(sets) => {
+            for (cluster, set) in sets {
+                let live = Live::start(&cluster, &set, Scope::Everything, &env).await?;
+                // A set that is gone by now is none of them.
+                if let Some(snapshot) = live.snapshot() {
+                    screen.title(&cluster.namespace)?;
+                    screen.show(
+                        &analyse(&snapshot.objects()),
+                        &cluster.namespace,
+                        env.clock.wall(),
+                    )?;
+                }
+            }
+            Ok(Exit::Success)
+        }
+    }
+}
+
+/// Shows one set, and with `--watch` again whenever it changed.
+async fn follow(cluster: &Cluster, set: &str, screen: Screen, env: &Env) -> anyhow::Result<Exit> {
+    let live = Live::start(cluster, set, Scope::Everything, env).await?;
+    let set = format!("PodCliqueSet {}/{set}", cluster.namespace);
     let mut shown = None;
     loop {
         let tree = live.snapshot().map(|snapshot| analyse(&snapshot.objects()));
@@ -66,10 +84,9 @@ pub(crate) async fn run(arguments: &TreeArguments) -> anyhow::Result<Exit> {
             bail!("{set} does not exist");
         };
         if shown.as_ref() != Some(&tree) {
-            let now = env.clock.wall();
-            crate::print(&screen.show(&tree, &cluster.namespace, now))?;
+            screen.show(&tree, &cluster.namespace, env.clock.wall())?;
         }
-        if !arguments.watch {
+        if !screen.watch {
             return Ok(Exit::Success);
         }
         shown = Some(tree);
@@ -91,14 +108,30 @@ impl Screen {
         Self { output: arguments.output, watch: arguments.watch, terminal }
     }
 
-    fn show(self, tree: &Node, namespace: &str, now: Timestamp) -> String {
+    /// The line above the tree of one of several sets.
+    fn title(self, namespace: &str) -> anyhow::Result<()> {
+        match self.output {
+            Output::Text => crate::print(&format!("NAMESPACE {namespace}\n")),
+            Output::Json => Ok(()),
+        }
+    }
+
+    fn show(self, tree: &Node, namespace: &str, now: Timestamp) -> anyhow::Result<()> {
         let in_place = self.watch && self.terminal;
         match self.output {
-            Output::Text if in_place => CLEAR.to_owned() + &render::text(tree, now, self.room()),
-            Output::Text => render::text(tree, now, Room { height: None, ..self.room() }),
+            Output::Text if in_place => {
+                crate::print_raw(CLEAR)?;
+                crate::print(&render::text(tree, now, self.room()))
+            }
+            Output::Text => {
+                let room = Room { height: None, ..self.room() };
+                crate::print(&render::text(tree, now, room))
+            }
             Output::Json => {
                 let document = json!({ "namespace": namespace, "time": now, "set": tree });
-                if self.watch { format!("{document}\n") } else { format!("{document:#}\n") }
+                let lines = !self.watch;
+                let text = if lines { format!("{document:#}\n") } else { format!("{document}\n") };
+                crate::print_json(&text)
             }
         }
     }

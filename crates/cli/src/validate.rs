@@ -1,12 +1,13 @@
 //! `grove validate`: the rules of admission for manifests, without a cluster.
 //!
-//! A set goes the way it would go in the cluster: defaults of the schema, defaults of the webhook, check
-//! against the schema, rules of the webhook. Unlike there, one wrong thing does not hide the next: all
-//! findings of a set are reported, unless it cannot be decoded at all. Findings of a file are in the order
-//! of its lines.
+//! A set takes the way it would take in the cluster: strict decoding, defaults of the schema, defaults of the
+//! webhook, check against the schema, rules of the webhook. Unlike there, one error does not hide the next:
+//! all findings of a set are reported, unless it cannot be decoded at all. Other kinds of Grove are checked
+//! against their schemas. Findings of a file are in the order of its lines.
 
+mod kinds;
 mod manifest;
-mod schema;
+mod spelling;
 #[cfg(test)]
 mod tests;
 
@@ -18,14 +19,18 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use grove_api::{OperatorConfiguration, PodCliqueSet, config, crd, field_error::FieldError};
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, OperatorConfiguration, PodCliqueSet, config,
+    field_error::{FieldError, Kind},
+    schema::Structural,
+};
 use grove_core::admission;
 use serde_json::Value;
 
 use crate::exit::Exit;
+use kinds::{Kinds, Lookup};
 use manifest::Lines;
-
-const UNKNOWN_FIELD: &str = "unknown field, it will be dropped";
+use spelling::unknown_field;
 
 /// What a run has to say.
 #[derive(Debug)]
@@ -122,11 +127,13 @@ struct Finding {
 /// Collects what is found in one file after the other.
 struct Checker {
     context: admission::Context,
-    schema: Value,
+    kinds: Kinds,
     /// Those of the current file.
     findings: Vec<Finding>,
     output: String,
     notes: String,
+    /// Objects of any kind.
+    objects: usize,
     sets: usize,
     errors: usize,
     warnings: usize,
@@ -136,10 +143,11 @@ impl Checker {
     fn new(context: admission::Context) -> Self {
         Self {
             context,
-            schema: set_schema(),
+            kinds: Kinds::new(),
             findings: Vec::new(),
             output: String::new(),
             notes: String::new(),
+            objects: 0,
             sets: 0,
             errors: 0,
             warnings: 0,
@@ -151,7 +159,10 @@ impl Checker {
             match document.parse() {
                 Ok(Some((value, lines))) => self.check_value(file, &value, &lines),
                 Ok(None) => {}
-                Err(fault) => self.find(Severity::Error, fault.line, &fault.message),
+                Err(fault) => {
+                    self.objects += 1;
+                    self.find(Severity::Error, fault.line, &fault.message);
+                }
             }
         }
         self.findings.sort_by_key(|finding| finding.line);
@@ -169,52 +180,35 @@ impl Checker {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if api_version.is_empty() || kind.is_empty() {
+            self.objects += 1;
             let message = "not a Kubernetes object: apiVersion and kind are needed";
             self.find(Severity::Error, lines.of(""), message);
-        } else if let Some(items) = object.get("items").and_then(Value::as_array) {
+            return;
+        }
+        if let Some(items) = object.get("items").and_then(Value::as_array) {
             for (index, item) in items.iter().enumerate() {
                 self.check_value(file, item, &lines.below(&format!("items[{index}]")));
             }
-        } else if kind == PodCliqueSet::KIND && api_version.starts_with("grove.io/") {
-            self.sets += 1;
-            self.check_set(object, lines);
-        } else {
-            let name = object.pointer("/metadata/name").and_then(Value::as_str);
-            let name = name.unwrap_or("(no name)");
-            let line = lines.of("");
-            let _ = writeln!(self.notes, "{file}:{line}: skipped: {kind} {name}");
+            return;
         }
-    }
-
-    fn check_set(&mut self, raw: &Value, lines: &Lines) {
-        let mut set = Subject { name: title(raw), checker: self, lines };
-        for path in schema::unknown_keys(&set.checker.schema, raw) {
-            set.find(Severity::Warning, &path, UNKNOWN_FIELD);
+        self.objects += 1;
+        match self.kinds.get(api_version, kind) {
+            Lookup::Ours(kind, schema) => {
+                let mut object = object.clone();
+                object["kind"] = kind.into();
+                Subject { name: title(&object), checker: self, lines }.check(&object, &schema);
+            }
+            Lookup::Unknown(message) => {
+                let message = format!("{}: {message}", title(object));
+                self.find(Severity::Error, lines.of("kind"), &message);
+            }
+            Lookup::Foreign => {
+                let name = object.pointer("/metadata/name").and_then(Value::as_str);
+                let name = name.unwrap_or("(no name)");
+                let line = lines.of("");
+                let _ = writeln!(self.notes, "{file}:{line}: skipped: {kind} {name}");
+            }
         }
-        let mut object = raw.clone();
-        schema::apply_defaults(&set.checker.schema, &mut object);
-        let decoded = admission::default_patch(&object).and_then(|patch| {
-            json_patch::patch(&mut object, &patch).expect("the patch was made from this object");
-            admission::decode(&object)
-        });
-        let decoded = match decoded {
-            Ok(decoded) => decoded,
-            Err(error) => return set.find(Severity::Error, &error.path, error.message),
-        };
-        for path in unknown_metadata(raw, &decoded) {
-            set.find(Severity::Warning, &path, UNKNOWN_FIELD);
-        }
-        let faults = schema::check(&set.checker.schema, &object);
-        let verdict = admission::validate_create(&decoded, &set.checker.context);
-        for fault in &faults {
-            set.find_field_error(fault);
-        }
-        // What the schema refuses is not said again in other words.
-        let known = |path: &str| faults.iter().any(|fault| fault.path == path);
-        for error in verdict.errors.iter().filter(|error| !known(&error.path)) {
-            set.find_field_error(error);
-        }
-        set.warn(raw, &verdict.warnings);
     }
 
     fn find(&mut self, severity: Severity, line: u64, message: &str) {
@@ -222,6 +216,10 @@ impl Checker {
     }
 
     fn report(mut self) -> Report {
+        if self.objects == 0 {
+            self.errors += 1;
+            self.notes.push_str("error: no objects to check: the input is empty\n");
+        }
         let _ = writeln!(
             self.notes,
             "PodCliqueSets: {}, errors: {}, warnings: {}",
@@ -232,7 +230,7 @@ impl Checker {
     }
 }
 
-/// The set that is being checked.
+/// The object that is being checked.
 struct Subject<'a> {
     checker: &'a mut Checker,
     lines: &'a Lines,
@@ -240,21 +238,71 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    fn check(mut self, raw: &Value, schema: &Structural) {
+        for path in schema.unknown_fields(raw) {
+            let message = unknown_field(&path, &schema.known_fields(&path));
+            self.find(Severity::Error, &path, message);
+        }
+        let mut object = raw.clone();
+        schema.complete(&mut object);
+        if raw["kind"] == PodCliqueSet::KIND {
+            self.checker.sets += 1;
+            self.check_set(object, raw, schema);
+        } else {
+            self.find_field_errors(&schema.check(&object));
+        }
+    }
+
+    /// A set goes through the webhooks; the schema is checked between them.
+    fn check_set(&mut self, mut object: Value, raw: &Value, schema: &Structural) {
+        let decoded = admission::default_patch(&object).and_then(|patch| {
+            json_patch::patch(&mut object, &patch).expect("the patch was made from this object");
+            schema.complete(&mut object);
+            admission::decode(&object)
+        });
+        let faults = schema.check(&object);
+        let decoded = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                // Fields that are missing would have been filled in.
+                let faults = faults.into_iter().filter(|fault| fault.kind != Kind::Required);
+                let faults: Vec<_> = faults.collect();
+                if faults.is_empty() {
+                    self.find(Severity::Error, &error.path, &error.message);
+                }
+                return self.find_field_errors(&faults);
+            }
+        };
+        let verdict = admission::validate_create(&decoded, &self.checker.context);
+        self.find_field_errors(&faults);
+        // What the schema refuses is not said again in other words.
+        let known = |path: &str| {
+            faults
+                .iter()
+                .any(|fault| fault.path == path || path.starts_with(&format!("{}.", fault.path)))
+        };
+        let errors = verdict.errors.into_iter().filter(|error| !known(&error.path));
+        self.find_field_errors(&errors.collect::<Vec<_>>());
+        self.warn(raw, &verdict.warnings);
+    }
+
     fn find(&mut self, severity: Severity, path: &str, message: impl Display) {
         let separator = if path.is_empty() { "" } else { ": " };
         let message = format!("{}: {path}{separator}{message}", self.name);
         self.checker.find(severity, self.lines.of(path), &message);
     }
 
-    /// Its text starts with the path.
-    fn find_field_error(&mut self, error: &FieldError) {
-        let message = format!("{}: {error}", self.name);
-        // Rules about pod templates have a `spec` in their paths that manifests do not have.
-        let line = self.lines.of(&error.path.replace(".podSpec.spec.", ".podSpec."));
-        self.checker.find(Severity::Error, line, &message);
+    /// Their texts start with the path.
+    fn find_field_errors(&mut self, errors: &[FieldError]) {
+        for error in errors {
+            let message = format!("{}: {error}", self.name);
+            // Some rules about pod templates have a `spec` in their paths that manifests do not have.
+            let line = self.lines.of(&error.path.replace(".podSpec.spec.", ".podSpec."));
+            self.checker.find(Severity::Error, line, &message);
+        }
     }
 
-    /// The warnings of admission. The one about restart policies is for those who wrote one.
+    /// The warnings of admission. The one about restart policies gets the field it is about.
     fn warn(&mut self, raw: &Value, warnings: &[String]) {
         for warning in warnings {
             if let Some((path, message)) = warning.split_once(": ") {
@@ -264,7 +312,7 @@ impl Subject<'_> {
         let cliques = raw.pointer("/spec/template/cliques").and_then(Value::as_array);
         for (index, clique) in cliques.into_iter().flatten().enumerate() {
             let policy = clique.pointer("/spec/podSpec/restartPolicy");
-            if policy.is_some_and(|policy| !policy.is_null()) {
+            if policy.is_some_and(|policy| !policy.is_null() && policy != "Always") {
                 let path = format!("spec.template.cliques[{index}].spec.podSpec.restartPolicy");
                 self.find(Severity::Warning, &path, admission::RESTART_POLICY_IGNORED);
             }
@@ -277,24 +325,10 @@ fn title(object: &Value) -> String {
     let part = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let name =
         part("/metadata/name").or_else(|| part("/metadata/generateName")).unwrap_or("(no name)");
+    let kind = part("/kind").unwrap_or("object");
+    if [ClusterTopology::KIND, ClusterTopologyBinding::KIND].contains(&kind) {
+        return format!("{kind} {name}");
+    }
     let namespace = part("/metadata/namespace").unwrap_or("default");
-    format!("{} {namespace}/{name}", PodCliqueSet::KIND)
-}
-
-/// Keys of the metadata that do not survive decoding. The schema says nothing about them.
-fn unknown_metadata(raw: &Value, decoded: &PodCliqueSet) -> Vec<String> {
-    let kept = serde_json::to_value(&decoded.metadata).unwrap_or_default();
-    let given = raw.get("metadata").and_then(Value::as_object).into_iter().flatten();
-    let lost = given.filter(|(key, value)| !value.is_null() && kept.get(key).is_none());
-    lost.map(|(key, _)| format!("metadata.{key}")).collect()
-}
-
-fn set_schema() -> Value {
-    let definitions = crd::all();
-    let kind =
-        |definition: &&crd::Crd| definition.object["spec"]["names"]["kind"] == PodCliqueSet::KIND;
-    let definition = definitions.iter().find(kind);
-    definition.map_or(Value::Null, |definition| {
-        definition.object["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-    })
+    format!("{kind} {namespace}/{name}")
 }

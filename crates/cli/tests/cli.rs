@@ -1,6 +1,8 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
-#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
+
+mod compared;
 
 use std::{
     fs,
@@ -60,9 +62,46 @@ fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
     insta::assert_snapshot!("help_tree", stdout(&["tree", "--help"]));
     insta::assert_snapshot!("help_rollout", stdout(&["rollout", "--help"]));
-    for command in ["status", "history", "pause", "resume"] {
+    insta::assert_snapshot!("help_completion", stdout(&["completion", "--help"]));
+    for command in ["status", "history", "pause", "resume", "undo", "restart"] {
         let name = format!("help_rollout_{command}");
         insta::assert_snapshot!(name, stdout(&["rollout", command, "--help"]));
+    }
+}
+
+#[test]
+fn plugin_of_kubectl_is_the_same_program_under_another_name() {
+    let directory = fresh_directory("plugin");
+    fs::create_dir_all(&directory).unwrap();
+    let plugin = directory.join("kubectl-grove");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_grove"), &plugin).unwrap();
+    let output = Command::new(&plugin).args(["rollout", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("Usage: kubectl grove rollout <COMMAND>"), "{help}");
+    let output = Command::new(&plugin).args(["version"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), stdout(&["version"]));
+}
+
+#[test]
+fn shells_get_their_completion_scripts() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&["completion", shell]);
+        assert!(script.contains("grove") && script.contains("all-namespaces"), "{shell}");
+    }
+}
+
+#[test]
+fn all_namespaces_and_one_set_exclude_each_other() {
+    for args in [
+        &["tree"][..],
+        &["tree", "demo", "-A"],
+        &["tree", "-A", "-n", "x"],
+        &["tree", "-A", "--watch"],
+        &["rollout", "status", "demo", "-A"],
+        &["rollout", "history", "-A", "--revision", "1"],
+    ] {
+        let (code, text) = failure(args);
+        assert_eq!(code, 1, "{args:?}: {text}");
     }
 }
 
@@ -152,6 +191,9 @@ fn cluster_that_cannot_be_reached_is_a_failure() {
         (&["rollout", "status", "demo"], "error: cannot list podcliquesets.grove.io: connection:"),
         (&["rollout", "history", "demo"], "error: cannot read PodCliqueSet n/demo:"),
         (&["rollout", "pause", "demo"], "error: cannot read PodCliqueSet n/demo:"),
+        (&["rollout", "undo", "demo"], "error: cannot read PodCliqueSet n/demo:"),
+        (&["rollout", "restart", "demo"], "error: cannot read PodCliqueSet n/demo:"),
+        (&["tree", "-A"], "error: cannot list the PodCliqueSets of all namespaces:"),
     ] {
         let (code, text) = failure(&[args, &["--kubeconfig", file]].concat());
         assert_eq!(code, 6, "{text}");
@@ -232,6 +274,26 @@ fn manifest_without_errors_is_accepted_from_standard_input_too() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     let twice = validate(&["-f", example, "-f", example]);
     assert!(twice.contains("PodCliqueSets: 2, errors: 0"), "{twice}");
+}
+
+#[test]
+fn verdicts_about_manifests_are_those_of_the_cluster() {
+    for case in compared::cases() {
+        let (code, text) = compared::validate(&case.text);
+        assert_eq!(code, i32::from(case.refused), "{}: {text}", case.name);
+        let rust = ["expected struct", "expected i32", "invalid type"];
+        assert!(!rust.iter().any(|words| text.contains(words)), "{}: {text}", case.name);
+    }
+}
+
+#[test]
+fn missing_template_is_one_finding() {
+    for name in ["no template", "template is null", "no spec but an empty one"] {
+        let case = compared::cases().into_iter().find(|case| case.name == name).unwrap();
+        let (_, text) = compared::validate(&case.text);
+        assert!(text.contains("errors: 1,"), "{name}: {text}");
+        assert!(text.contains("spec.template.cliques: Required value"), "{name}: {text}");
+    }
 }
 
 #[test]

@@ -99,6 +99,13 @@ fn backends_are_compared_as_the_cluster_is() {
     assert_eq!(rows[2]["served"]["scheduling.run.ai/v2alpha2 podgroups"], false);
     assert_eq!(rows[1]["served"]["scheduling.k8s.io/v1alpha3 compositepodgroups"], true);
     assert_eq!(rows[0]["endpoint"]["reachable"], false);
+    let check = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .args(["backends", "--check", "--config"])
+        .arg(&config)
+        .env("KUBECONFIG", cluster.admin().kubeconfig())
+        .output()
+        .unwrap();
+    assert_eq!(check.status.code(), Some(1));
 
     let pki = Pki::new("compared");
     let program = Program::start(&pki, Shown::Token, 0);

@@ -209,6 +209,9 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
         assert_eq!(annotation(), stored, "{command}");
     }
 
+    // Back, and again.
+    undone_and_restarted(&cluster);
+
     // A set that nobody looks after does not get anywhere.
     operator.kill();
     cluster.kubectl(&["scale", "pcs/demo", "--replicas=3"]).unwrap();
@@ -231,6 +234,66 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     operator.kill();
 }
 
+/// Goes back to a former template, restarts the pods, and reads the history as a program does.
+fn undone_and_restarted(cluster: &Cluster) {
+    let text = answer(cluster, &["rollout", "history", "demo", "-o", "json"]);
+    let before: Value = serde_json::from_str(&text).unwrap();
+    let numbers = |history: &Value| -> Vec<i64> {
+        let revisions = history["revisions"].as_array().unwrap();
+        revisions.iter().map(|one| one["revision"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(numbers(&before), [1, 2, 3]);
+    let all = answer(cluster, &["rollout", "history", "--all-namespaces"]);
+    assert!(all.starts_with("PodCliqueSet default/demo\n"), "{all}");
+    let all = answer(cluster, &["tree", "-A"]);
+    assert!(all.starts_with("NAMESPACE default\n") && all.contains("pcs/demo"), "{all}");
+    let all = answer(cluster, &["rollout", "status", "-A"]);
+    assert!(all.starts_with("default: ") && all.contains("demo"), "{all}");
+
+    // Paused sets stay as they are.
+    answer(cluster, &["rollout", "pause", "demo"]);
+    let (code, _, error) = called(cluster, &["rollout", "undo", "demo"]);
+    assert_eq!(code, 6);
+    assert!(error.contains("grove rollout resume demo"), "{error}");
+    answer(cluster, &["rollout", "resume", "demo"]);
+
+    let said = answer(cluster, &["rollout", "undo", "demo", "--to-revision=1"]);
+    assert_eq!(said, "PodCliqueSet \"demo\" rolled back to revision 1\n");
+    let set = || -> Value {
+        let set = cluster.kubectl(&["get", "pcs/demo", "--output=json"]).unwrap();
+        serde_json::from_str(&set).unwrap()
+    };
+    let images = |set: &Value| {
+        let image = |clique: &Value| clique["spec"]["podSpec"]["containers"][0]["image"].clone();
+        let cliques = set["spec"]["template"]["cliques"].as_array().unwrap().iter();
+        cliques.map(image).collect::<Vec<_>>()
+    };
+    assert_eq!(images(&set()), ["router:1", "worker:1"]);
+    // The template that came back has the highest number.
+    let is =
+        || Ok((history(cluster).last().is_some_and(|row| row.starts_with("4 *"))).then_some(()));
+    poll::until(DEADLINE, "the revision is the newest", is).unwrap();
+    let said = answer(cluster, &["rollout", "undo", "demo", "--to-revision=4"]);
+    assert_eq!(said, "PodCliqueSet \"demo\" has the template of revision 4 already\n");
+
+    let said = answer(cluster, &["rollout", "restart", "demo"]);
+    assert_eq!(said, "PodCliqueSet \"demo\" restarted\n");
+    let restarted = |object: &Value| {
+        object["annotations"]["kubectl.kubernetes.io/restartedAt"].as_str().map(str::to_owned)
+    };
+    let set = set();
+    let cliques = set["spec"]["template"]["cliques"].as_array().unwrap();
+    let time = restarted(&cliques[0]).unwrap();
+    assert!(cliques.iter().all(|clique| restarted(clique).as_ref() == Some(&time)), "{cliques:?}");
+    let done = answer(cluster, &["rollout", "status", "demo", "--timeout=60s"]);
+    assert!(done.contains("successfully rolled out"), "{done}");
+    let pods = cluster.kubectl(&["get", "pods", "--output=json"]).unwrap();
+    let pods: Value = serde_json::from_str(&pods).unwrap();
+    let staying = pods["items"].as_array().unwrap().iter();
+    let mut staying = staying.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(staying.all(|pod| restarted(&pod["metadata"]).as_ref() == Some(&time)), "{pods}");
+}
+
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 fn what_cannot_be_shown_is_named() {
@@ -249,6 +312,7 @@ fn what_cannot_be_shown_is_named() {
         (&["rollout", "status", "demo"], 1, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "history", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "pause", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
+        (&["rollout", "undo", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
     ] {
         assert_eq!(called(&cluster, args), (code, String::new(), told.to_owned()), "{args:?}");
     }

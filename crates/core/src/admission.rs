@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use grove_api::{
     OperatorConfiguration, PodCliqueSet,
     field_error::{FieldError, aggregate},
+    pod_clique_set::PodCliqueTemplate,
 };
 
 mod authorize;
@@ -34,7 +35,8 @@ mod tests;
 
 pub use authorize::{Decision, Guards, ManagedRequest, Operation, Protection, authorize};
 pub use defaulting::{DEFAULT_TERMINATION_DELAY, DecodeError, decode, default, default_patch};
-pub use warnings::RESTART_POLICY_IGNORED;
+pub use pod_spec::pod_errors;
+pub use warnings::{RESTART_POLICY_IGNORED, missing_priority_class, priority_classes};
 
 /// What the rules need to know about the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,10 +82,21 @@ impl Verdict {
 }
 
 /// Which request an object came with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
+#[derive(Clone, Copy, Debug)]
+enum Occasion<'a> {
     Create,
-    Update,
+    /// With the stored form of the set.
+    Update(&'a PodCliqueSet),
+}
+
+impl<'a> Occasion<'a> {
+    /// The stored form of a clique.
+    fn stored(self, clique: &str) -> Option<&'a PodCliqueTemplate> {
+        match self {
+            Self::Create => None,
+            Self::Update(set) => set.spec.template.cliques.iter().find(|one| one.name == clique),
+        }
+    }
 }
 
 /// Checks a new set, which has its defaults already.
@@ -102,7 +115,7 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context
     if new.metadata.deletion_timestamp.is_some() {
         return Verdict::default();
     }
-    let mut errors = general(new, context, Occasion::Update);
+    let mut errors = general(new, context, Occasion::Update(old));
     mnnvl::validate_update(new, old, &mut errors);
     if errors.is_empty() {
         update::validate(new, old, &mut errors);
@@ -111,7 +124,7 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context
 }
 
 /// The rules that hold for new and changed sets alike, and those for new ones that stand between them.
-fn general(set: &PodCliqueSet, context: &Context, occasion: Occasion) -> Vec<FieldError> {
+fn general(set: &PodCliqueSet, context: &Context, occasion: Occasion<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::validate(&set.metadata, &mut errors);
     template::validate(set, &mut errors);

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::{
-    PodClique, PodCliqueScalingGroup, annotations, finalizers,
+    PodClique, PodCliqueScalingGroup, PodGang, annotations, finalizers,
     labels::{self, Component},
     pod_clique::PodCliqueSpec,
     pod_clique_scaling_group::PodCliqueScalingGroupSpec,
@@ -18,6 +18,7 @@ use grove_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::{
+    gang::is_initialized,
     layout::{Clique, Group, Layout, count},
     start_order,
 };
@@ -31,7 +32,9 @@ pub mod owner;
 pub mod resource_claims;
 mod service;
 
-pub use access::{role, role_binding, service_account, token_secret};
+pub use access::{
+    binding_grants_role, role, role_binding, role_grants_pods, service_account, token_secret,
+};
 pub use autoscaler::autoscalers;
 pub use service::headless_service;
 
@@ -55,7 +58,7 @@ pub fn pod_clique(
     let mut object = PodClique::new(&clique.name, spec);
     object.metadata.namespace = Some(layout.namespace().to_owned());
     object.metadata.labels = Some(pod_clique_labels(layout, clique, template_hash));
-    object.metadata.annotations = pod_clique_annotations(clique);
+    object.metadata.annotations = pod_clique_annotations(clique, live);
     object.metadata.owner_references = Some(vec![owner.clone()]);
     object.metadata.finalizers = Some(vec![finalizers::POD_CLIQUE.to_owned()]);
     object
@@ -107,10 +110,26 @@ fn pod_clique_labels(
     all
 }
 
-fn pod_clique_annotations(clique: &Clique<'_>) -> Option<BTreeMap<String, String>> {
+fn pod_clique_annotations(
+    clique: &Clique<'_>,
+    live: Option<&PodClique>,
+) -> Option<BTreeMap<String, String>> {
     let mut all = clique.template.annotations.clone();
     all.remove(annotations::TOPOLOGY_NAME);
+    all.remove(annotations::RECREATED);
+    let live = live.and_then(|live| live.metadata.annotations.as_ref());
+    if let Some(mark) = live.and_then(|live| live.get(annotations::RECREATED)) {
+        all.insert(annotations::RECREATED.to_owned(), mark.clone());
+    }
     non_empty(all)
+}
+
+/// Marks a new PodClique that replaces a deleted one: its gang, if it is there, was complete before.
+pub fn mark_recreated(clique: &mut PodClique, gang: Option<&PodGang>) {
+    if gang.is_some_and(is_initialized) {
+        let all = clique.metadata.annotations.get_or_insert_default();
+        all.insert(annotations::RECREATED.to_owned(), "true".to_owned());
+    }
 }
 
 /// A PodCliqueScalingGroup. The number of replicas is that of the live object when there is one.

@@ -20,8 +20,10 @@ use crate::{
 
 mod initialized;
 mod mirror;
+mod progress;
 
 pub use initialized::{Initialization, Member, initialization, is_initialized, status};
+pub use progress::report_pods;
 
 /// The gang as it should be. `references` has the pods of each member by PodClique name, see
 /// [`references`]; a member without an entry has none yet. `live` is the stored gang, whose foreign

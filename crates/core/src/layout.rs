@@ -192,7 +192,8 @@ impl<'a> Layout<'a> {
         scaled.filter_map(|replica| self.scaled_gang(set_replica, group, replica)).collect()
     }
 
-    fn base_gang_name(&self, set_replica: u32) -> String {
+    /// Name of the base gang of a replica.
+    pub fn base_gang_name(&self, set_replica: u32) -> String {
         names::base_pod_gang(self.set_name(), set_replica)
     }
 

@@ -15,6 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 mod clique;
 pub(crate) mod condition;
+mod errors;
+pub(crate) mod reached;
 mod resources;
 mod scaling_group;
 mod set;
@@ -22,7 +24,8 @@ mod topology;
 mod urgency;
 
 pub(crate) use clique::is_below_minimum;
-pub use clique::{CliqueFacts, pod_clique};
+pub use clique::{CliqueFacts, has_minimum, pod_clique};
+pub use errors::aggregate;
 pub use resources::{ResourceState, resources};
 pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};
 pub use set::{Number, SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
@@ -37,9 +40,13 @@ pub enum Outcome<'a> {
         /// `metadata.generation`.
         generation: Option<i64>,
     },
-    /// Some step failed or waits.
-    Incomplete {
-        /// The failures; empty when it only waits.
+    /// Some step waits for something that is on its way.
+    Waiting,
+    /// Some step failed, and a user has to know.
+    Failed {
+        /// `metadata.generation`: what is reported is about this one.
+        generation: Option<i64>,
+        /// The failures.
         errors: &'a [LastError],
     },
 }
@@ -62,7 +69,9 @@ impl Outcome<'_> {
                 *observed_generation = *generation;
                 last_errors.clear();
             }
-            Self::Incomplete { errors } => {
+            Self::Waiting => last_errors.clear(),
+            Self::Failed { generation, errors } => {
+                *observed_generation = *generation;
                 let same = |one: &LastError, other: &LastError| {
                     one.code == other.code && one.description == other.description
                 };
@@ -70,7 +79,7 @@ impl Outcome<'_> {
                     let known = last_errors.iter().find(|known| same(known, error));
                     known.unwrap_or(error).clone()
                 };
-                *last_errors = errors.iter().map(keep).collect();
+                *last_errors = errors::bounded(errors).iter().map(keep).collect();
             }
         }
     }
@@ -100,6 +109,11 @@ pub(crate) fn is_scheduled(clique: &PodClique) -> bool {
     let found =
         status.and_then(|status| condition::find(&status.conditions, conditions::SCHEDULED));
     found == Some(TRUE)
+}
+
+/// Whether a PodClique reports that it had its minimum since it was created.
+pub fn has_reached_minimum(clique: &PodClique) -> bool {
+    clique.status.as_ref().is_some_and(|status| reached::is_reached(&status.conditions))
 }
 
 /// Whether enough pods of a PodClique are ready.

@@ -1,33 +1,36 @@
-//! Gang termination: what has lost its minimum for too long starts again as a whole.
+//! Gang termination: what has lost its minimum for too long is deleted and recreated as a whole.
 //!
-//! A gang of which a part is gone for good only holds resources. After the termination delay of the set
-//! the smallest unit that can start again does: a replica of a scaling group while the group keeps its
-//! minimum without it, else the whole replica of the set. What was never up has lost nothing and is
-//! left to the scheduler. The delay counts from the condition, which outlives the operator.
+//! A gang of which a part is lost for good only holds resources. After the termination delay of the set
+//! the smallest unit that can be recreated is: a replica of a scaling group while the group keeps its
+//! minimum without it, else the whole replica of the set.
+//!
+//! A clique or group can lose only what it had. The condition MinAvailableReached records durably that it
+//! had its minimum since it was created, and a termination clears the record of groups, which outlive it.
+//! What never had its minimum is left to the scheduler. No rule compares times of different clocks: the
+//! delay counts from the condition MinAvailableBreached, which an operator wrote and an operator reads.
+//!
+//! The decision to terminate a replica is one write: its base gang lists the uids of the PodCliques that are
+//! to be deleted. Whoever continues after a crash deletes the rest of the list and nothing else.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use grove_api::condition::Condition;
 use grove_api::condition::{
-    FALSE, TRUE,
+    TRUE,
     min_available::BREACHED,
-    pod_clique::SCHEDULED,
     pod_clique_scaling_group::{GANG_TERMINATION_ACTIVE, GANG_TERMINATION_IN_PROGRESS},
-    pod_gang::INITIALIZED,
 };
 use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, annotations};
 use jiff::Timestamp;
 
 use crate::admission::DEFAULT_TERMINATION_DELAY;
 use crate::pods::ObservedPod;
 use crate::status::condition::{Observation, get, observe};
-use crate::status::{created, is_below_minimum};
-
-/// A condition that changed later than this after the object was created did not get its first value
-/// then.
-const FIRST_VALUE: Duration = Duration::from_secs(5);
+use crate::status::is_below_minimum;
+use crate::status::reached::{self, is_reached};
 
 /// Time between a breach and its consequence.
 pub fn delay(set: &PodCliqueSet) -> Duration {
@@ -36,100 +39,86 @@ pub fn delay(set: &PodCliqueSet) -> Duration {
     delay.to_std().unwrap_or_default()
 }
 
-/// Since when a PodClique that was up has been below its minimum.
+/// Since when a PodClique that had its minimum has been below it.
 pub fn clique_breached_since(clique: &PodClique) -> Option<Timestamp> {
-    clique_will_be_breached_since(clique, clique.status.as_ref()?)
+    clique_will_be_breached_since(clique.status.as_ref()?)
 }
 
 /// The same with the status that it is about to get.
-pub fn clique_will_be_breached_since(
-    clique: &PodClique,
-    next: &PodCliqueStatus,
-) -> Option<Timestamp> {
-    let conditions = &next.conditions;
-    let since = since(get(conditions, BREACHED)?)?;
-    let scheduled = get(conditions, SCHEDULED)?;
-    let created = created(&clique.metadata);
-    (scheduled.status == TRUE || is_later_value(scheduled, created)).then_some(since)
+pub fn clique_will_be_breached_since(next: &PodCliqueStatus) -> Option<Timestamp> {
+    breached_since(&next.conditions)
 }
 
-/// The same for what acts on it: only if the pods still show it. What is reported may be from before an
-/// operator was restarted.
+/// The same for decisions that act on it: only if the pods still show it. The status may be from before
+/// the operator was restarted.
 pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Option<Timestamp> {
     clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
 }
 
-/// Since when a PodClique that was made anew has not had its minimum: its gang was complete before it was
-/// created, and it has not been well since.
-pub fn missed_since(clique: &PodClique, gang: &PodGang) -> Option<Timestamp> {
-    let gang = gang.status.as_ref()?;
-    let complete = since(get(&gang.conditions, INITIALIZED)?)?;
-    let created = created(&clique.metadata).filter(|created| *created > complete)?;
-    let stored = clique.status.as_ref().and_then(|status| get(&status.conditions, BREACHED));
-    stored.is_none_or(|breached| breached.status == TRUE).then_some(created)
+/// Whether a PodClique with this status replaces one that was deleted, and has not had its minimum yet.
+pub fn is_recovering(clique: &PodClique, status: Option<&PodCliqueStatus>) -> bool {
+    let all = clique.metadata.annotations.as_ref();
+    let is_recreated = all.is_some_and(|all| all.contains_key(annotations::RECREATED));
+    is_recreated && !status.is_some_and(|status| is_reached(&status.conditions))
 }
 
-/// A member of a group and its pods; nothing when it is not there.
+/// A member of a group and its pods; nothing when it does not exist.
 pub type Member<'a> = Option<(&'a PodClique, &'a [ObservedPod])>;
 
-/// The same for a group: `replicas` are the members of its replicas `0..spec.replicas`.
+/// Since when a group that had its minimum has been below it, if its pods still show it. `replicas` are the
+/// members of its replicas `0..spec.replicas`.
 pub fn group_is_breached_since(
     group: &PodCliqueScalingGroup,
     replicas: &[Vec<Member<'_>>],
 ) -> Option<Timestamp> {
-    let is_well =
+    let is_healthy =
         |member: &Member<'_>| member.is_some_and(|(clique, pods)| !is_below_minimum(clique, pods));
-    let well = replicas.iter().filter(|members| members.iter().all(is_well)).count();
+    let healthy = replicas.iter().filter(|members| members.iter().all(is_healthy)).count();
     let minimum = usize::try_from(group.spec.min_available.unwrap_or(1)).unwrap_or_default();
-    group_breached_since(group).filter(|_| well < minimum)
+    group_breached_since(group).filter(|_| healthy < minimum)
 }
 
-/// Since when a scaling group that was healthy has been below its minimum. One that a termination has
-/// not helped yet does not count.
+/// Since when a scaling group that had its minimum has been below it.
 pub fn group_breached_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
-    group_will_be_breached_since(group, group.status.as_ref()?)
+    group_will_be_breached_since(group.status.as_ref()?)
 }
 
 /// The same with the status that it is about to get.
-pub fn group_will_be_breached_since(
-    group: &PodCliqueScalingGroup,
-    next: &PodCliqueScalingGroupStatus,
-) -> Option<Timestamp> {
-    let breached = get(&next.conditions, BREACHED)?;
-    let was_healthy = is_later_value(breached, created(&group.metadata));
-    let recovers = get(&next.conditions, GANG_TERMINATION_IN_PROGRESS).and_then(since).is_some();
-    since(breached).filter(|_| was_healthy && !recovers)
+pub fn group_will_be_breached_since(next: &PodCliqueScalingGroupStatus) -> Option<Timestamp> {
+    breached_since(&next.conditions)
 }
 
-/// Whether a group is recovering from a termination.
+fn breached_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let breached = get(conditions, BREACHED).filter(|breached| breached.status == TRUE)?;
+    let since = breached.last_transition_time.as_ref()?.0;
+    is_reached(conditions).then_some(since)
+}
+
+/// Whether a group is recovering from a termination of its replica of the set.
 pub fn is_in_progress(group: &PodCliqueScalingGroup) -> bool {
-    in_progress_since(group).is_some()
+    group.status.as_ref().is_some_and(will_be_in_progress)
 }
 
-/// When the replica of the set that a group belongs to was terminated, if the group has not recovered.
-pub fn in_progress_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
-    let condition = get(&group.status.as_ref()?.conditions, GANG_TERMINATION_IN_PROGRESS)?;
-    since(condition)
+/// The same with the status that it is about to get.
+pub fn will_be_in_progress(next: &PodCliqueScalingGroupStatus) -> bool {
+    let condition = get(&next.conditions, GANG_TERMINATION_IN_PROGRESS);
+    condition.is_some_and(|condition| condition.status == TRUE)
 }
 
-fn since(condition: &Condition) -> Option<Timestamp> {
-    let since = condition.last_transition_time.as_ref()?.0;
-    (condition.status == TRUE).then_some(since)
+/// The uids of the PodCliques that a termination of this gang's replica deletes.
+pub fn terminating(gang: &PodGang) -> BTreeSet<&str> {
+    let all = gang.metadata.annotations.as_ref();
+    let list = all.and_then(|all| all.get(annotations::TERMINATING_POD_CLIQUES));
+    list.into_iter().flat_map(|list| list.split(',')).filter(|uid| !uid.is_empty()).collect()
 }
 
-/// Since when a scaling group has not had its minimum if it never had it. It was not healthy before an
-/// update, so it has lost nothing when it is not healthy after it.
-pub(crate) fn group_never_healthy_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
-    let breached = get(&group.status.as_ref()?.conditions, BREACHED)?;
-    let never = breached.status != FALSE && !is_later_value(breached, created(&group.metadata));
-    breached.last_transition_time.as_ref().filter(|_| never).map(|time| time.0)
-}
-
-/// Whether a condition has had another value before.
-fn is_later_value(condition: &Condition, created: Option<Timestamp>) -> bool {
-    let changed = condition.last_transition_time.as_ref().map(|time| time.0);
-    let (Some(changed), Some(created)) = (changed, created) else { return false };
-    created.checked_add(FIRST_VALUE).is_ok_and(|first| changed > first)
+/// How many pods the standalone PodCliques get that a termination of this gang's replica deletes, by name: those
+/// that somebody scaled.
+pub fn recreated_replicas(gang: &PodGang) -> BTreeMap<String, i32> {
+    let all = gang.metadata.annotations.as_ref();
+    let text = all.and_then(|all| all.get(annotations::RECREATED_REPLICAS));
+    // What cannot be read comes back as the template says.
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// What follows from breaches.
@@ -178,7 +167,8 @@ pub fn group_replicas(
     replicas.iter().map(judge).collect()
 }
 
-/// The status of a group whose replica of the set is about to be terminated.
+/// The status of a group whose replica of the set is about to be terminated: it recovers, and has to reach
+/// its minimum again.
 pub fn announced(
     group: &PodCliqueScalingGroup,
     set_replica: u32,
@@ -195,9 +185,9 @@ pub fn announced(
         reason: GANG_TERMINATION_ACTIVE,
         message,
         generation: group.metadata.generation,
-        since: None,
     };
     observe(&mut status.conditions, seen, now);
+    reached::reset(&mut status.conditions, group.metadata.generation, now);
     status
 }
 

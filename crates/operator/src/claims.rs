@@ -14,6 +14,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
 use grove_core::children::resource_claims::{self, ClaimTemplate, ResourceClaim};
 use grove_core::layout::Layout;
 use grove_runtime::cache::Caches;
+use grove_runtime::clock::Clock;
 use grove_runtime::process::Stage;
 use grove_runtime::queue::{Key, Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
@@ -164,6 +165,11 @@ impl Cached {
         self.seen(layout, self.owned_by(owner), wanted)
     }
 
+    /// Whether there is a claim of this name that stays.
+    pub(crate) fn exists(&self, namespace: &str, name: &str) -> bool {
+        self.claims.get(namespace, name).is_some_and(|claim| !claim.meta.deleting)
+    }
+
     /// All claims in a set, whoever in it they belong to.
     pub(crate) fn all_of_set(&self, set: &ObjectKey) -> Vec<Arc<Claim>> {
         self.claims.of(set)
@@ -171,7 +177,8 @@ impl Cached {
 
     /// The claims of a group or clique, when nothing else is of interest.
     pub(crate) fn left_of(&self, owner: &Uid) -> Seen {
-        Seen { live: by_name(self.owned_by(owner)), ..Seen::default() }
+        let absence = absence(&self.claims.store, ADVICE);
+        Seen { live: by_name(self.owned_by(owner)), absence, ..Seen::default() }
     }
 
     fn owned_by(&self, owner: &Uid) -> Vec<Arc<Claim>> {
@@ -315,8 +322,12 @@ fn surplus(seen: &Seen, owner: &Uid) -> Vec<Write> {
         .collect()
 }
 
-/// Deletes the claims of an owner that goes.
+/// Deletes the claims of an owner that goes. Without the API they are left to the garbage collector:
+/// the owner must not wait for permissions.
 pub(crate) fn remove_with_owner(seen: &Seen, owner: &Uid) -> Vec<Write> {
+    if seen.absence.is_some() {
+        return Vec::new();
+    }
     let staying = seen.live.values().filter(|claim| is_owned(claim, owner) && !claim.meta.deleting);
     staying
         .map(|claim| {
@@ -457,10 +468,15 @@ impl Cached {
     }
 
     /// Calls `changed` whenever the cluster begins or ceases to have the API.
-    pub(crate) fn follow_api(&self, stage: &Stage, changed: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn follow_api(
+        &self,
+        clock: &Clock,
+        stage: &Stage,
+        changed: impl Fn() + Send + Sync + 'static,
+    ) {
         let changed = Arc::new(changed);
-        crate::api::follow(&self.claims.store, stage, changed.clone());
-        crate::api::follow(&self.templates, stage, changed);
+        crate::api::follow(&self.claims.store, clock, stage, changed.clone());
+        crate::api::follow(&self.templates, clock, stage, changed);
     }
 }
 

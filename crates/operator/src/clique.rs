@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::error_code::ErrorCode;
+use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::pod_gang::NamespacedName;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
 use grove_backends::{Backend, Pods, Preparation, Registry, SchedulerObject};
@@ -28,12 +29,15 @@ use crate::events;
 use crate::objects::{Object, Pod, Set};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError, ask};
-use crate::world::World;
+use crate::world::{PODS, World};
 
 mod decide;
+mod minimum;
 mod observe;
 #[cfg(test)]
 mod testkit;
+
+pub(crate) use minimum::HadMinimum;
 
 use decide::{Decision, Handled, Setup, Surplus, decide, report};
 use observe::{Observed, observe};
@@ -105,12 +109,16 @@ pub(crate) async fn reconcile(
 ) -> Result<Due, ReconcileError> {
     let Some(observed) = observe(&context.world, &attempt.key) else {
         context.held.forget((PodClique::KIND, &attempt.key));
+        context.refusals.forget(&attempt.key);
         return Ok(None);
     };
     let handled = handling(context, &observed);
     let preparation = prepare(context, &attempt, &observed, handled.surplus).await;
     let init_image = context.init_image.as_deref();
-    let setup = Setup { preparation: &preparation, init_image, handled };
+    let template = decide::template_key(&observed.clique);
+    let refusal = context.refusals.get(&attempt.key, &template, context.env.clock.now());
+    let refused = refusal.map(|refusal| refusal.error.until(refusal.retry_at));
+    let setup = Setup { preparation: &preparation, init_image, handled, refused: refused.as_ref() };
     let Decision { plan, problem, waits } = decide(&observed, setup);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podclique-controller");
@@ -120,29 +128,42 @@ pub(crate) async fn reconcile(
         events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
     }
     let failed = acted.error(code_of, attempt.failures).or(problem);
+    let failed = match acted.created(&PODS) {
+        Some(Err(_)) => failed.map(|error| refuse(context, &attempt.key, &template, error)),
+        Some(Ok(())) => {
+            context.refusals.forget(&attempt.key);
+            failed
+        }
+        None => failed,
+    };
     let known = observed.clique.object.status.as_ref().map(|status| &*status.last_errors);
     let told = events::claims_missing(&observed.clique, failed.as_ref(), known.unwrap_or_default());
     events::tell(&recorder, told);
-    match failed {
-        None if !plan.is_empty() => Ok(None),
-        None => {
-            let generation = observed.clique.object.metadata.generation;
-            let outcome = if waits {
-                Outcome::Incomplete { errors: &[] }
-            } else {
-                Outcome::Complete { generation }
-            };
-            let due = write_status(context, &attempt, &observed, outcome).await?;
-            Ok(context.earlier(due, handled.gated_until))
-        }
-        Some(error) => {
-            if let Some(last) = error.report(context.env.clock.wall()) {
-                let outcome = Outcome::Incomplete { errors: &[last] };
-                write_status(context, &attempt, &observed, outcome).await?;
-            }
-            Err(error)
-        }
-    }
+    let generation = observed.clique.object.metadata.generation;
+    let errors: Vec<_> =
+        failed.iter().filter_map(|error| error.report(context.env.clock.wall())).collect();
+    let outcome = match &failed {
+        None if !plan.is_empty() => return Ok(None),
+        None if waits => Outcome::Waiting,
+        None => Outcome::Complete { generation },
+        Some(error) if errors.is_empty() => return Err(error.clone()),
+        Some(_) => Outcome::Failed { generation, errors: &errors },
+    };
+    let due = write_status(context, &attempt, &observed, outcome).await?;
+    let due = context.earlier(due, handled.gated_until);
+    failed.map_or(Ok(due), |error| Err(error.with_due(due)))
+}
+
+/// Records that the API server refused the pods of a PodClique.
+fn refuse(
+    context: &Context,
+    clique: &ObjectKey,
+    template: &str,
+    error: ReconcileError,
+) -> ReconcileError {
+    let Env { clock, rng, .. } = &context.env;
+    let retry_at = context.refusals.record(clique, template, &error, clock.now(), rng);
+    error.until(retry_at)
 }
 
 /// How the scheduler wants the pods of the gang to be made and deleted.
@@ -218,7 +239,10 @@ async fn write_status(
     let place = observed.place.as_ref();
     let report = place.and_then(|place| report(observed, place, outcome, now));
     let code = ErrorCode::UpdatePodCliqueStatus;
-    context.held.report(context, PodClique::KIND, attempt, report, code).await
+    context
+        .held
+        .report(context, (PodClique::KIND, &attempt.key), &attempt.fence, report, code)
+        .await
 }
 
 /// The code under which the failure of a write is reported.
@@ -240,15 +264,20 @@ fn keys(cliques: Vec<Arc<Object<PodClique>>>) -> Vec<ObjectKey> {
     cliques.into_iter().map(|clique| clique.meta.key.clone()).collect()
 }
 
-/// The status is among them because somebody else may have changed it.
+/// The status is among them because another controller may have changed it, and because an update takes its
+/// next step when the last one is recorded. Errors that we report are not: nothing follows from them.
 fn own_facts_differ(old: &Object<PodClique>, new: &Object<PodClique>) -> bool {
+    let report = |clique: &Object<PodClique>| {
+        let status = clique.object.status.clone();
+        status.map(|status| PodCliqueStatus { last_errors: Vec::new(), ..status })
+    };
     old.meta.uid != new.meta.uid
         || old.meta.generation != new.meta.generation
         || old.meta.labels != new.meta.labels
         || old.meta.deleting != new.meta.deleting
         || old.object.metadata.finalizers != new.object.metadata.finalizers
         || old.meta.owner_uid() != new.meta.owner_uid()
-        || old.object.status != new.object.status
+        || old.object.status != new.object.status && report(old) != report(new)
 }
 
 fn pod_facts_differ(old: &Pod, new: &Pod) -> bool {
@@ -290,11 +319,11 @@ fn gang_minima_differ(old: &Object<PodGang>, new: &Object<PodGang>) -> bool {
     old.meta.uid != new.meta.uid || !minima(old).eq(minima(new))
 }
 
-fn set_facts(set: &Set) -> (Uid, i64, [bool; 2], Option<String>) {
+fn set_facts(set: &Set) -> (Uid, i64, [bool; 2], [Option<String>; 2]) {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
     let flags = [set.meta.deleting, update::is_paused(&set.object)];
-    (set.meta.uid.clone(), set.meta.generation, flags, hash)
+    (set.meta.uid.clone(), set.meta.generation, flags, [hash, set.reconcile_trigger()])
 }
 
 /// Whose turn it is, and when it began: a replica can have two turns in a row.

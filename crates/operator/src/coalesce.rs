@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use grove_api::error_code::ErrorCode;
 use grove_runtime::clock::Instant;
-use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::controller::Due;
 use grove_runtime::events::Occurrence;
+use grove_runtime::fence::Fence;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::Meta;
 use grove_runtime::write::Write;
@@ -20,21 +21,71 @@ use serde::Serialize;
 
 use crate::converge;
 use crate::events;
+use crate::objects::Object;
 use crate::reconcile::{Context, ReconcileError};
 
-/// How long a change may be missing from a status.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a change may be missing from a status while few reports are pending.
+const DELAY: Duration = Duration::from_millis(400);
+/// The same for the first status of an object.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+/// As many pending reports do not delay each other: a set that comes up alone.
+const FEW: u32 = 8;
+/// What each further pending report adds. Every status write slows down the writes that gangs wait for.
+const DELAY_PER_REPORT: Duration = Duration::from_secs(1);
+/// From here on reports add less: a burst costs at most twenty status writes per second.
+const BURST_DELAY: Duration = Duration::from_secs(2);
 /// The same while nothing is ready: an object that comes up changes all the time.
-const FIRST_PATIENCE: Duration = Duration::from_secs(8);
-/// What each status that waits adds to that: every write makes what gangs wait for slower, so that of
-/// hundreds that come up at once most are told when they are up, and of many that do not, twenty a second.
-const PATIENCE_PER_WAITING: Duration = Duration::from_millis(50);
-/// However many wait.
-const MOST_PATIENCE: Duration = Duration::from_secs(120);
-/// Time between two looks at a whole set, at least.
-const PACE: Duration = Duration::from_secs(1);
-/// The same, for each of its replicas: large sets take a look as costly as they are large.
+const FIRST_BURST_DELAY: Duration = Duration::from_secs(8);
+/// What each pending report adds in a burst.
+const BURST_DELAY_PER_REPORT: Duration = Duration::from_millis(50);
+/// The same for reports that nothing follows from.
+const IDLE_DELAY_PER_REPORT: Duration = Duration::from_millis(150);
+/// However many are pending.
+const MAX_DELAY: Duration = Duration::from_secs(120);
+/// Time between two computations of the status of a whole set, at least. The first after a while is at once.
+const PACE: Duration = Duration::from_millis(500);
+/// The same for sets of this many replicas and more: while they come up, something changes all the time.
+const LARGE_SET: (u32, Duration) = (25, Duration::from_secs(1));
+/// The same, for each replica: the status of a set costs as much as the set is large.
 const PACE_PER_REPLICA: Duration = Duration::from_millis(2);
+
+/// How soon a status has to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// At once: another controller or a user waits for it.
+    Now,
+    /// Soon; nothing was ready when the object last reported.
+    ComingUp,
+    /// Soon.
+    Soon,
+    /// Soon, but after everything else: no controller reads it.
+    Idle,
+}
+
+impl Urgency {
+    /// The urgency of a status, given the ready replicas that were reported last.
+    pub(crate) fn of(urgent: bool, ready: Option<i32>) -> Self {
+        match (urgent, ready.unwrap_or_default() == 0) {
+            (true, _) => Self::Now,
+            (false, true) => Self::ComingUp,
+            (false, false) => Self::Soon,
+        }
+    }
+
+    /// How long a status waits while `others` wait too: hardly at all when few do, and no longer than a
+    /// burst needs when many do.
+    fn delay(self, others: u32) -> Duration {
+        let (alone, burst, each) = match self {
+            Self::Now => return Duration::ZERO,
+            Self::ComingUp => (FIRST_DELAY, FIRST_BURST_DELAY, BURST_DELAY_PER_REPORT),
+            Self::Soon => (DELAY, BURST_DELAY, BURST_DELAY_PER_REPORT),
+            Self::Idle => (DELAY, FIRST_BURST_DELAY, IDLE_DELAY_PER_REPORT),
+        };
+        let few = DELAY_PER_REPORT.saturating_mul(others.saturating_sub(FEW)).saturating_add(alone);
+        let many = each.saturating_mul(others).saturating_add(burst);
+        few.min(many).min(MAX_DELAY)
+    }
+}
 
 /// A status that differs from the stored one.
 pub(crate) struct Report<'a, S> {
@@ -42,26 +93,21 @@ pub(crate) struct Report<'a, S> {
     pub(crate) meta: &'a Meta,
     pub(crate) stored: Option<&'a S>,
     pub(crate) wanted: S,
-    /// How long it can wait.
-    pub(crate) patience: Duration,
-    /// What is told when it is written.
+    /// How soon it has to be written.
+    pub(crate) urgency: Urgency,
+    /// Emitted when it is written.
     pub(crate) events: Vec<Occurrence>,
 }
 
 impl<S: Serialize + PartialEq> Report<'_, S> {
+    /// Whether it is about this object.
+    pub(crate) fn is_of<K>(&self, object: &Object<K>) -> bool {
+        self.meta.uid == object.meta.uid
+    }
+
     /// Worked out only when it is sent: most that are held back become another one before.
     pub(crate) fn write(&self) -> Option<Write> {
         converge::status(self.resource.clone(), self.meta, self.stored, &self.wanted)
-    }
-}
-
-/// How long a status can wait: not at all when somebody waits for it, longest while none of the `ready`
-/// replicas that were reported last is there.
-pub(crate) fn patience(urgent: bool, ready: Option<i32>) -> Duration {
-    match (urgent, ready.unwrap_or_default() == 0) {
-        (true, _) => Duration::ZERO,
-        (false, true) => FIRST_PATIENCE,
-        (false, false) => PATIENCE,
     }
 }
 
@@ -87,17 +133,17 @@ impl Coalesce {
     pub(crate) async fn report<S: Serialize + PartialEq>(
         &self,
         context: &Context,
-        kind: &'static str,
-        attempt: &Attempt<ObjectKey>,
+        told: Told<'_>,
+        fence: &Fence,
         report: Option<Report<'_, S>>,
         code: ErrorCode,
     ) -> Result<Due, ReconcileError> {
-        let patience = report.as_ref().map(|report| report.patience);
-        let until = self.hold((kind, &attempt.key), patience, context.env.clock.now());
+        let urgency = report.as_ref().map(|report| report.urgency);
+        let until = self.hold(told, urgency, context.env.clock.now());
         if let Some(report) = report.filter(|_| until.is_none())
             && let Some(write) = report.write()
         {
-            let written = context.writer.execute(&attempt.fence, &write).await;
+            let written = context.writer.execute(fence, &write).await;
             written.map_err(|error| ReconcileError::failed(code, &error))?;
             events::tell(&context.events, report.events);
         }
@@ -105,14 +151,13 @@ impl Coalesce {
     }
 
     /// Until when to hold a status back; without one, nothing is held back any more.
-    fn hold(&self, told: Told<'_>, patience: Option<Duration>, now: Instant) -> Option<Instant> {
+    fn hold(&self, told: Told<'_>, urgency: Option<Urgency>, now: Instant) -> Option<Instant> {
         let mut all = lock(&self.held);
         let key = (told.0, told.1.clone());
-        let until = patience.filter(|patience| !patience.is_zero()).map(|patience| {
+        let until = urgency.filter(|urgency| *urgency != Urgency::Now).map(|urgency| {
             let since = *all.entry(key.clone()).or_insert(now);
-            let waiting = u32::try_from(all.len()).unwrap_or(u32::MAX);
-            let others = PATIENCE_PER_WAITING.saturating_mul(waiting.saturating_sub(1));
-            since + patience.saturating_add(others).min(MOST_PATIENCE)
+            let others = u32::try_from(all.len()).unwrap_or(u32::MAX).saturating_sub(1);
+            since + urgency.delay(others)
         });
         let until = until.filter(|until| *until > now);
         if until.is_none() {
@@ -140,7 +185,8 @@ impl Pace {
         if let Some(next) = all.get(key).filter(|next| **next > now) {
             return Some(*next);
         }
-        all.insert(key.clone(), now + PACE.max(PACE_PER_REPLICA * replicas));
+        let pace = if replicas < LARGE_SET.0 { PACE } else { LARGE_SET.1 };
+        all.insert(key.clone(), now + pace.max(PACE_PER_REPLICA * replicas));
         None
     }
 
@@ -152,77 +198,89 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use super::Urgency::{ComingUp, Idle, Now, Soon};
     use super::*;
 
-    fn at(seconds: u64) -> Instant {
-        Instant::START + Duration::from_secs(seconds)
+    fn at(milliseconds: u64) -> Instant {
+        Instant::START + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn delays_grow_with_the_number_of_pending_reports() {
+        let rows = [
+            (Now, [0, 0, 0, 0, 0]),
+            (ComingUp, [200, 200, 9_000, 18_000, 120_000]),
+            (Soon, [400, 400, 3_000, 12_000, 120_000]),
+            (Idle, [400, 400, 11_000, 38_000, 120_000]),
+        ];
+        for (urgency, delays) in rows {
+            let of = |others| u64::try_from(urgency.delay(others).as_millis()).unwrap();
+            assert_eq!([0, 8, 20, 200, 10_000].map(of), delays, "{urgency:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_status_is_written_within_a_third_of_a_second_and_a_change_within_one() {
+        for others in 0..=FEW {
+            assert!(ComingUp.delay(others) <= Duration::from_millis(300));
+            assert!(Soon.delay(others) + PACE <= Duration::from_secs(1), "set included");
+        }
     }
 
     #[test]
     fn changes_wait_together_and_do_not_push_each_other_back() {
         let coalesce = Coalesce::default();
-        let hold = |name: &str, patience: Option<u64>, second| {
-            let patience = patience.map(Duration::from_secs);
-            coalesce.hold(("PodClique", &ObjectKey::new("n", name)), patience, at(second))
+        let hold = |name: &str, urgency: Option<Urgency>, milliseconds| {
+            let key = ObjectKey::new("n", name);
+            coalesce.hold(("PodClique", &key), urgency, at(milliseconds))
         };
 
-        assert_eq!(hold("a", Some(2), 0), Some(at(2)));
-        assert_eq!(hold("a", Some(2), 1), Some(at(2)));
-        assert_eq!(hold("b", Some(2), 1), Some(at(3) + PATIENCE_PER_WAITING), "objects wait apart");
-        assert_eq!(hold("b", None, 1), None);
-        assert_eq!(hold("a", Some(2), 2), None);
-        assert_eq!(hold("a", Some(2), 2), Some(at(4)), "a new burst");
-        assert_eq!(hold("a", Some(0), 3), None, "somebody waits");
-        assert_eq!(hold("a", Some(2), 3), Some(at(5)));
-        assert_eq!(hold("a", None, 4), None, "it is as stored again");
-        assert_eq!(hold("a", Some(2), 5), Some(at(7)));
-        let group = ("PodCliqueScalingGroup", &ObjectKey::new("n", "a"));
-        let other = coalesce.hold(group, Some(Duration::from_secs(2)), at(6));
-        assert_eq!(other, Some(at(8) + PATIENCE_PER_WAITING), "kinds have names of their own");
+        assert_eq!(hold("a", Some(Soon), 0), Some(at(400)));
+        assert_eq!(hold("a", Some(Soon), 100), Some(at(400)));
+        assert_eq!(hold("b", Some(Soon), 100), Some(at(500)), "objects wait apart");
+        assert_eq!(hold("b", None, 100), None);
+        assert_eq!(hold("a", Some(Soon), 400), None);
+        assert_eq!(hold("a", Some(Soon), 400), Some(at(800)), "a new burst");
+        assert_eq!(hold("a", Some(Now), 500), None);
+        assert_eq!(hold("a", Some(Soon), 500), Some(at(900)));
+        assert_eq!(hold("a", None, 600), None, "it is as stored again");
+        assert_eq!(hold("a", Some(Soon), 700), Some(at(1_100)));
+    }
+
+    #[test]
+    fn objects_of_all_kinds_wait_together_and_those_that_are_gone_do_not_count() {
+        let coalesce = Coalesce::default();
+        let hold = |number: u32, now| {
+            let key = ObjectKey::new("n", &number.to_string());
+            let kind = if number.is_multiple_of(2) { "PodClique" } else { "PodCliqueScalingGroup" };
+            coalesce.hold((kind, &key), Some(ComingUp), at(now))
+        };
+        assert_eq!(hold(0, 0), Some(at(200)));
+        for number in 1..=200 {
+            hold(number, 0);
+        }
+        assert_eq!(hold(0, 200), Some(at(18_000)), "two hundred others wait");
+        for number in 1..=192 {
+            let key = ObjectKey::new("n", &number.to_string());
+            coalesce.forget(("PodClique", &key));
+            coalesce.forget(("PodCliqueScalingGroup", &key));
+        }
+        assert_eq!(hold(0, 100), Some(at(200)), "eight others do");
+        assert_eq!(hold(0, 200), None);
     }
 
     #[test]
     fn the_first_look_is_at_once_and_the_last_change_is_not_missed() {
         let (pace, key) = (Pace::default(), ObjectKey::new("n", "a"));
         assert_eq!(pace.wait(&key, 1, at(0)), None);
-        assert_eq!(pace.wait(&key, 1, at(0)), Some(at(1)));
-        assert_eq!(pace.wait(&key, 1, at(1)), None);
+        assert_eq!(pace.wait(&key, 1, at(0)), Some(at(500)));
+        assert_eq!(pace.wait(&key, 1, at(500)), None);
         pace.forget(&key);
-        assert_eq!(pace.wait(&key, 2000, at(1)), None);
+        assert_eq!(pace.wait(&key, 2000, at(500)), None);
         assert_eq!(
-            pace.wait(&key, 2000, at(2)),
-            Some(at(5)),
+            pace.wait(&key, 2000, at(1_500)),
+            Some(at(4_500)),
             "a large set is looked at less often"
         );
-    }
-
-    #[test]
-    fn the_more_wait_the_longer_each_does_but_not_for_ever() {
-        let coalesce = Coalesce::default();
-        let hold = |number: u32, seconds, now| {
-            let key = ObjectKey::new("n", &number.to_string());
-            let kind = if number.is_multiple_of(2) { "PodClique" } else { "PodCliqueScalingGroup" };
-            coalesce.hold((kind, &key), Some(Duration::from_secs(seconds)), at(now))
-        };
-        assert_eq!(hold(0, 8, 0), Some(at(8)));
-        for number in 1..=200 {
-            hold(number, 8, 0);
-        }
-        assert_eq!(hold(0, 8, 8), Some(at(18)), "two hundred others wait");
-        for number in 1..=120 {
-            assert_eq!(hold(number, 0, 9), None, "somebody waits for it");
-        }
-        assert_eq!(hold(0, 8, 9), Some(at(12)), "eighty others do");
-        for number in 121..=180 {
-            let key = ObjectKey::new("n", &number.to_string());
-            coalesce.forget(("PodClique", &key));
-            coalesce.forget(("PodCliqueScalingGroup", &key));
-        }
-        assert_eq!(hold(0, 8, 8), Some(at(9)), "twenty others do, the rest are gone");
-        assert_eq!(hold(0, 8, 9), None);
-        for number in 1..=5000 {
-            hold(number, 2, 20);
-        }
-        assert_eq!(hold(0, 2, 20), Some(at(140)), "two minutes are enough");
     }
 }

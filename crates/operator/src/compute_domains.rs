@@ -11,6 +11,7 @@ use grove_api::finalizers;
 use grove_api::foreign::compute_domain::{CRD_NAME, ComputeDomain};
 use grove_core::children::compute_domains as rules;
 use grove_core::layout::Layout;
+use grove_runtime::clock::Clock;
 use grove_runtime::process::Stage;
 use grove_runtime::resource::{Resource, Uid};
 use grove_runtime::write::Write;
@@ -157,9 +158,14 @@ fn is_owned(live: &Object<ComputeDomain>, set: &Uid) -> bool {
 }
 
 /// Calls `changed` whenever the cluster begins or ceases to have ComputeDomains.
-pub(crate) fn follow_api(world: &World, stage: &Stage, changed: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn follow_api(
+    world: &World,
+    clock: &Clock,
+    stage: &Stage,
+    changed: impl Fn() + Send + Sync + 'static,
+) {
     if let Some(domains) = &world.compute_domains {
-        api::follow(&domains.store, stage, Arc::new(changed));
+        api::follow(&domains.store, clock, stage, Arc::new(changed));
     }
 }
 

@@ -18,7 +18,6 @@ use grove_runtime::class::{Class, Classed};
 use grove_runtime::events::{Occurrence, Recorder, Severity, Subject};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
-use jiff::Timestamp;
 
 use crate::objects::Object;
 use crate::plan::Acted;
@@ -181,12 +180,12 @@ where
     })
 }
 
-/// Something that was up has lost its minimum, or has it again: told about itself and about its set, of
-/// which a part is terminated when it does not recover.
+/// Something that had its minimum is below it or recovering from that, before and after a change, reported
+/// about itself and about its set, of which a part is terminated when it does not recover.
 pub(crate) fn breach<K>(
     object: &Object<K>,
     set: &Object<PodCliqueSet>,
-    (before, now): (Option<Timestamp>, Option<Timestamp>),
+    (before, after): (bool, bool),
     conditions: &[Condition],
 ) -> Vec<Occurrence>
 where
@@ -194,8 +193,8 @@ where
 {
     let current = conditions.iter().find(|condition| condition.type_ == BREACHED);
     let (kind, name) = (K::kind(&()), &object.meta.key.name);
-    let (severity, reason, message) = match (before, now, current) {
-        (None, Some(_), Some(current)) => {
+    let (severity, reason, message) = match (before, after, current) {
+        (false, true, Some(current)) => {
             let delay = set.object.spec.template.termination_delay;
             let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
             let message = format!(
@@ -205,7 +204,7 @@ where
             );
             (Severity::Warning, "MinAvailableBreached", message)
         }
-        (Some(_), None, Some(current)) if current.status == FALSE => {
+        (true, false, Some(current)) if current.status == FALSE => {
             let message = format!("{kind} {name} has its minimum again: {}", current.message);
             (Severity::Normal, "MinAvailableRestored", message)
         }
@@ -214,6 +213,30 @@ where
     let action = "WatchMinimum";
     let about_set = occurrence(set, severity, reason, action, message.clone());
     vec![occurrence(object, severity, reason, action, message), about_set]
+}
+
+/// Somebody scaled a clique or group below its minimum: it counts as lost, and is recreated with the replicas of
+/// the template after the delay. Emitted about itself and its set, once per generation.
+pub(crate) fn scaled_below_minimum<K>(
+    object: &Object<K>,
+    set: &Object<PodCliqueSet>,
+    (replicas, minimum): (i32, i32),
+    is_new_generation: bool,
+) -> Vec<Occurrence>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    if replicas >= minimum || !is_new_generation {
+        return Vec::new();
+    }
+    let (kind, name) = (K::kind(&()), &object.meta.key.name);
+    let message = format!(
+        "{kind} {name}: spec.replicas {replicas} is below spec.minAvailable {minimum}, so it counts as lost; \
+         scale it to {minimum} or more, or scale the PodCliqueSet"
+    );
+    let (reason, action) = ("ReplicasBelowMinAvailable", "Scale");
+    let about_set = occurrence(set, Severity::Warning, reason, action, message.clone());
+    vec![occurrence(object, Severity::Warning, reason, action, message), about_set]
 }
 
 /// A replica of a set is terminated as a gang.
@@ -283,6 +306,20 @@ where
     let is_known = known.iter().any(|known| known.description.contains(message));
     let (reason, action) = ("ResourceClaimCreateFailed", "CreateResourceClaim");
     (!is_known).then(|| occurrence(object, Severity::Warning, reason, action, message.to_owned()))
+}
+
+/// Errors of the groups and cliques of a set that the set did not report before.
+pub(crate) fn errors_of_parts(
+    set: &Object<PodCliqueSet>,
+    errors: &[LastError],
+    known: &[LastError],
+) -> Vec<Occurrence> {
+    let is_new = |error: &&LastError| !known.iter().any(|known| known.code == error.code);
+    let told = |error: &LastError| {
+        let message = error.description.clone();
+        occurrence(set, Severity::Warning, "ReconcileError", "Reconcile", message)
+    };
+    errors.iter().filter(is_new).map(told).collect()
 }
 
 /// Replicas of a group were deleted, told about its set.
@@ -400,6 +437,19 @@ mod tests {
         assert_eq!((lost.about.kind.as_str(), lost.about.name.as_str()), ("PodClique", "a"));
         assert_eq!(lost.about.api_version, "grove.io/v1alpha1");
         assert_eq!(occurrences(&clique(), &Acted::default(), telling), []);
+    }
+
+    #[test]
+    fn scaling_below_the_minimum_is_reported_once_per_generation() {
+        let set: Object<PodCliqueSet> = serde_json::from_value(json!({
+            "metadata": { "name": "x", "namespace": "n", "uid": "s", "resourceVersion": "3" },
+            "spec": { "template": { "cliques": [] } },
+        }))
+        .unwrap();
+        let count = |counts, is_new| scaled_below_minimum(&clique(), &set, counts, is_new).len();
+        assert_eq!(count((1, 2), true), 2, "on the clique and on the set");
+        assert_eq!(count((1, 2), false), 0);
+        assert_eq!(count((2, 2), true), 0);
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! The controller of PodGangs: hands each gang to the backend of its scheduler. Gangs themselves,
 //! their references and their state are decided with the replica of the set that they belong to.
 
+use std::sync::Arc;
+
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
 use grove_backends::{Backend, BackendError, Cluster, Gang, Progress, Registry, SchedulerObject};
 use grove_core::pods::Phase;
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::clock::Clock;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Severity;
 use grove_runtime::process::{Env, Stage};
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::store::Store;
 
+use crate::api;
 use crate::events;
 use crate::objects::{Object, Pod, Set};
 use crate::reconcile::{BackendProblem, Context, GangKey, PATIENCE, ReconcileError, ask};
@@ -50,42 +53,37 @@ pub(crate) fn queue(world: &World, backends: &Registry, env: &Env) -> Queue<Obje
     queue
 }
 
-/// Looks at all sets and gangs again when a scheduler is installed or removed.
+/// The queues of what depends on the kinds of the schedulers.
+#[derive(Clone)]
+pub(crate) struct Dependents {
+    pub(crate) sets: Queue<ObjectKey>,
+    pub(crate) gangs: Queue<ObjectKey>,
+    pub(crate) cliques: Queue<ObjectKey>,
+}
+
+/// Wakes all sets and gangs, and the cliques whose pods may have been held back, when the presence of a
+/// scheduler's kind changes.
 pub(crate) fn follow_installations(
     world: &World,
-    sets: &Queue<ObjectKey>,
-    gangs: &Queue<ObjectKey>,
+    dependents: &Dependents,
+    clock: &Clock,
     stage: &Stage,
 ) {
     for store in world.scheduler_objects.stores() {
-        let (world, store) = (world.clone(), store.clone());
-        let (sets, gangs) = (sets.clone(), gangs.clone());
-        stage.spawn(|shutdown| async move {
-            let follow = std::pin::pin!(follow_installation(&world, &sets, &gangs, &store));
-            futures::future::select(std::pin::pin!(shutdown.requested()), follow).await;
-        });
-    }
-}
-
-async fn follow_installation(
-    world: &World,
-    sets: &Queue<ObjectKey>,
-    gangs: &Queue<ObjectKey>,
-    store: &Store<SchedulerObject>,
-) {
-    let mut trouble = store.trouble();
-    let mut served = store.is_served();
-    while trouble.changed().await.is_ok() {
-        if store.is_served() == served {
-            continue;
-        }
-        served = !served;
-        for gang in world.gangs.store.all() {
-            gangs.want(gang.meta.key.clone(), Priority::Beginning);
-        }
-        for set in world.sets.all() {
-            sets.want(set.meta.key.clone(), Priority::Beginning);
-        }
+        let (world, dependents) = (world.clone(), dependents.clone());
+        let changed = move || {
+            let Dependents { sets, gangs, cliques } = &dependents;
+            for gang in world.gangs.store.all() {
+                gangs.want(gang.meta.key.clone(), Priority::Beginning);
+                for clique in world.unfinished_members(&gang) {
+                    cliques.want(clique, Priority::Beginning);
+                }
+            }
+            for set in world.sets.all() {
+                sets.want(set.meta.key.clone(), Priority::Beginning);
+            }
+        };
+        api::follow(store, clock, stage, Arc::new(changed));
     }
 }
 
@@ -107,6 +105,7 @@ pub(crate) async fn reconcile(
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
     let Some(gang) = context.world.gangs.store.get(&attempt.key) else {
+        context.held_phases.forget((PodGang::KIND, &attempt.key));
         context.problems.forget_gang(&attempt.key);
         let remotes = context.backends.all().filter_map(Backend::remote);
         for remote in remotes {
@@ -169,6 +168,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_changed_reconcile_trigger_wakes_the_gangs_of_a_set() {
+        let [before, same, after] = ["1", "1", "2"].map(Set::with_reconcile_trigger);
+        assert!(set_facts(&before) == set_facts(&same));
+        assert!(set_facts(&before) != set_facts(&after));
+    }
 
     #[test]
     fn backends_see_new_specs_labels_and_annotations_but_no_status() {

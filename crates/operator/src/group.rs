@@ -9,6 +9,7 @@ mod observe;
 
 use grove_api::condition::{min_available, pod_clique as conditions};
 use grove_api::error_code::ErrorCode;
+use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, labels};
 use grove_core::status::Outcome;
 use grove_core::update;
@@ -23,7 +24,7 @@ use self::decide::Decision;
 use self::observe::Observed;
 use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::events;
-use crate::objects::{Object, Set};
+use crate::objects::{Object, Set, TokenSecret};
 use crate::plan::act;
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{BySet, World};
@@ -46,6 +47,17 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue.follow(&world.sets, Priority::ChildChange, wish_of_set, of_set.clone());
     let owner = |meta: &Meta| claims::group_of_claim(meta).into_iter().collect();
     world.claims.wake(&queue, &world.sets, owner, of_set);
+    let all = world.clone();
+    queue.follow(
+        &world.secrets,
+        Priority::Beginning,
+        |one: &TokenSecret| (one.meta.uid.clone(), one.has_token),
+        move |one| {
+            let set = all.set_with_token(one);
+            let groups = set.iter().flat_map(|set| all.groups.of(&set.meta.key));
+            groups.map(|group| group.meta.key.clone()).collect()
+        },
+    );
     // Only an update that has come to the replica of a group concerns the group.
     let groups = world.groups.clone();
     let whose_turn = |set: &Set| update::whose_turn(&set.object);
@@ -81,20 +93,22 @@ pub(crate) async fn reconcile(
     let told = events::claims_missing(&seen.group, failed.as_ref(), known.unwrap_or_default());
     events::tell(&recorder, told);
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
+    let generation = seen.group.object.metadata.generation;
     let outcome = match &failed {
         // Nothing that a user could act on.
         Some(_) if errors.is_empty() => None,
-        Some(_) => Some(Outcome::Incomplete { errors: &errors }),
+        Some(_) => Some(Outcome::Failed { generation, errors: &errors }),
         // The caches will show what was written, and wake the group for its status.
         None if !plan.is_empty() => None,
-        None if waits => Some(Outcome::Incomplete { errors: &[] }),
-        None => Some(Outcome::Complete { generation: seen.group.object.metadata.generation }),
+        None if waits => Some(Outcome::Waiting),
+        None => Some(Outcome::Complete { generation }),
     };
     let report = outcome.and_then(|outcome| decide::status(&seen, outcome, now));
     let code = ErrorCode::UpdateStatus;
-    let due =
-        context.held.report(context, PodCliqueScalingGroup::KIND, &attempt, report, code).await?;
-    failed.map_or_else(|| Ok(context.earlier(due, deadline)), Err)
+    let told = (PodCliqueScalingGroup::KIND, &attempt.key);
+    let due = context.held.report(context, told, &attempt.fence, report, code).await?;
+    let due = context.earlier(due, deadline);
+    failed.map_or(Ok(due), |error| Err(error.with_due(due)))
 }
 
 /// What a failed write is reported as.
@@ -112,11 +126,14 @@ fn code_of(write: &Write) -> ErrorCode {
     }
 }
 
-/// What decisions read of a group. The status is part of it because somebody else may have changed it.
+/// What decisions read of a group. The status is part of it because another controller may have changed it, but
+/// for the errors that we report: nothing follows from them.
 fn wish_of_group(group: &Object<PodCliqueScalingGroup>) -> impl PartialEq + use<> {
     let Object { meta, object } = group;
     let finalizers = object.metadata.finalizers.clone();
     let status = object.status.clone();
+    let status =
+        status.map(|status| PodCliqueScalingGroupStatus { last_errors: Vec::new(), ..status });
     (
         meta.generation,
         meta.labels.clone(),
@@ -139,7 +156,7 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
             (status.ready_replicas, status.updated_replicas),
             status.current_pod_template_hash.clone(),
             status.current_pod_clique_set_generation_hash.clone(),
-            [conditions::SCHEDULED, min_available::BREACHED].map(condition),
+            [conditions::SCHEDULED, min_available::BREACHED, min_available::REACHED].map(condition),
         )
     });
     // A template's annotations are written to its members without a new generation.
@@ -151,7 +168,8 @@ fn report_of_member(clique: &Object<PodClique>) -> impl PartialEq + use<> {
 fn wish_of_set(set: &Set) -> impl PartialEq + use<> {
     let status = set.object.status.as_ref();
     let hash = status.and_then(|status| status.current_generation_hash.clone());
-    (set.meta.generation, set.meta.deleting, hash, update::is_paused(&set.object))
+    let trigger = set.reconcile_trigger();
+    (set.meta.generation, set.meta.deleting, hash, update::is_paused(&set.object), trigger)
 }
 
 /// The group that a PodClique says it is in, and groups that may be waiting for its name.
@@ -187,6 +205,13 @@ mod tests {
         });
         change(&mut object);
         serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_changed_reconcile_trigger_wakes_the_groups_of_a_set() {
+        let [before, same, after] = ["1", "1", "2"].map(Set::with_reconcile_trigger);
+        assert!(wish_of_set(&before) == wish_of_set(&same));
+        assert!(wish_of_set(&before) != wish_of_set(&after));
     }
 
     #[test]

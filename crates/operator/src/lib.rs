@@ -26,6 +26,7 @@ mod options;
 mod outage;
 mod plan;
 mod reconcile;
+mod refusals;
 mod registration;
 mod replica;
 mod run;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use grove_api::{PodCliqueSet, annotations, finalizers, labels};
+use grove_api::{PodCliqueSet, annotations, finalizers, labels, names};
 use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
 use grove_core::revision;
@@ -69,6 +69,25 @@ impl Set {
             templates: hash::pod_template_hashes(&self.object.object.spec.template),
             generation: hash::generation_hash(&self.object.object),
         })
+    }
+}
+
+impl Set {
+    /// What a user changes to have everything of the set reconciled.
+    pub(crate) fn reconcile_trigger(&self) -> Option<String> {
+        let annotations = self.object.object.metadata.annotations.as_ref();
+        annotations?.get(annotations::RECONCILE_TRIGGER).cloned()
+    }
+
+    /// A set with this trigger.
+    #[cfg(test)]
+    pub(crate) fn with_reconcile_trigger(value: &str) -> Self {
+        let annotations = serde_json::json!({ annotations::RECONCILE_TRIGGER: value });
+        let set = serde_json::json!({
+            "metadata": { "name": "a", "namespace": "n", "annotations": annotations },
+            "spec": {},
+        });
+        Self::deserialize(set).expect("a set")
     }
 }
 
@@ -172,6 +191,38 @@ impl View for Revision {
     }
 }
 
+/// A Secret with a service account token, of which nothing is kept but whether the token is there.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawSecret")]
+pub(crate) struct TokenSecret {
+    pub(crate) meta: Meta,
+    pub(crate) has_token: bool,
+}
+
+#[derive(Deserialize)]
+struct RawSecret {
+    metadata: Meta,
+    data: Option<RawSecretData>,
+}
+
+#[derive(Deserialize)]
+struct RawSecretData {
+    token: Option<String>,
+}
+
+impl From<RawSecret> for TokenSecret {
+    fn from(raw: RawSecret) -> Self {
+        let token = raw.data.and_then(|data| data.token);
+        Self { meta: raw.metadata, has_token: token.is_some_and(|token| !token.is_empty()) }
+    }
+}
+
+impl View for TokenSecret {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
 /// Any managed object in a review.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ManagedObject {
@@ -201,6 +252,8 @@ pub(crate) struct Pod {
     pub(crate) gate_position: Option<usize>,
     /// Who places it.
     pub(crate) scheduler: Box<str>,
+    /// Whether it mounts the token Secret that older versions made for its set.
+    pub(crate) mounts_legacy_token: bool,
 }
 
 /// The gang that a pod says it is in.
@@ -242,6 +295,19 @@ struct RawPodSpec {
     scheduler_name: String,
     node_name: Option<String>,
     scheduling_gates: Vec<RawGate>,
+    volumes: Vec<RawVolume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawVolume {
+    secret: Option<RawSecretVolume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSecretVolume {
+    secret_name: String,
 }
 
 #[derive(Deserialize)]
@@ -320,7 +386,11 @@ impl From<RawPod> for Pod {
             template_hash: label(labels::POD_TEMPLATE_HASH),
             gang: label(labels::POD_GANG),
         };
+        let legacy_token = meta.labels.get(labels::PART_OF).map(names::legacy_token_secret);
+        let mut secrets = spec.volumes.iter().filter_map(|volume| volume.secret.as_ref());
+        let mounts_legacy_token =
+            secrets.any(|secret| Some(&secret.secret_name) == legacy_token.as_ref());
         let scheduler = spec.scheduler_name.into_boxed_str();
-        Self { meta, observed, gate_position, scheduler }
+        Self { meta, observed, gate_position, scheduler, mounts_legacy_token }
     }
 }

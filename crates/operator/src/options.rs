@@ -14,7 +14,7 @@ pub struct Options {
     /// Whether to install or upgrade the CRDs at start.
     pub install_crds: bool,
     /// Image of the start-order container, with tag. Without it, sets that need the container
-    /// cannot start.
+    /// cannot start, and report it.
     pub init_image: Option<String>,
 }
 

@@ -3,8 +3,10 @@
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use grove_api::error_code::ErrorCode;
+use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::fence::Fence;
-use grove_runtime::write::{Write, WriteError, Writer, Written};
+use grove_runtime::resource::Resource;
+use grove_runtime::write::{Verb, Write, WriteError, Writer, Written};
 
 use crate::reconcile::ReconcileError;
 
@@ -50,6 +52,25 @@ pub(crate) struct Acted<'p> {
 }
 
 impl Acted<'_> {
+    /// Whether the API server refused to create an object of a kind, or created one.
+    pub(crate) fn created(&self, resource: &Resource) -> Option<Result<(), &WriteError>> {
+        let failed = self.failed.iter();
+        let mut refused = failed.filter(|(write, error)| {
+            refused_create(write, error).is_some_and(|refused| refused == resource)
+        });
+        let is_created = |(write, _): &&(&Write, Written)| created(write) == Some(resource);
+        match refused.next() {
+            Some((_, error)) => Some(Err(error)),
+            None => self.done.iter().find(is_created).map(|_| Ok(())),
+        }
+    }
+
+    /// Adds what came of another plan.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.done.extend(other.done);
+        self.failed.extend(other.failed);
+    }
+
     /// The first failure, as the error of a reconcile that has failed so often before.
     pub(crate) fn error(
         &self,
@@ -60,7 +81,7 @@ impl Acted<'_> {
         Some(if error.is_already_exists() {
             ReconcileError::name_taken(code(write), error, failures)
         } else {
-            ReconcileError::failed(code(write), error)
+            ReconcileError::refused(code(write), error)
         })
     }
 }
@@ -71,17 +92,32 @@ pub(crate) async fn act<'p>(plan: &'p Plan, writer: &Writer, fence: &Fence) -> A
     for step in &plan.steps {
         let execute = |write| async move { (write, writer.execute(fence, write).await) };
         let mut waiting = step.iter();
+        let mut refused = None;
         let mut sent: FuturesOrdered<_> = waiting.by_ref().take(AT_ONCE).map(execute).collect();
         while let Some((write, result)) = sent.next().await {
             match result {
                 Ok(written) => acted.done.push((write, written)),
-                Err(error) => acted.failed.push((write, error)),
+                Err(error) => {
+                    refused = refused.or_else(|| refused_create(write, &error));
+                    acted.failed.push((write, error));
+                }
             }
-            sent.extend(waiting.next().map(execute));
+            // Other creates of the same kind would be refused for the same reason.
+            let is_left = |write: &&Write| refused.is_none() || created(write) != refused;
+            sent.extend(waiting.by_ref().find(is_left).map(execute));
         }
         if !acted.failed.is_empty() {
             break;
         }
     }
     acted
+}
+
+/// The kind of which a create was refused, not just delayed.
+fn refused_create<'w>(write: &'w Write, error: &WriteError) -> Option<&'w Resource> {
+    created(write).filter(|_| matches!(error.class(), Class::Invalid | Class::Denied))
+}
+
+fn created(write: &Write) -> Option<&Resource> {
+    matches!(write.verb, Verb::Create { .. }).then_some(&write.resource)
 }

@@ -9,7 +9,9 @@ use futures::future::BoxFuture;
 use grove_api::error_code::{ErrorCode, LastError, Operation, OperationError};
 use grove_api::labels;
 use grove_backends::{Backend, BackendError, Registry};
+use grove_core::status::aggregate;
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::clock::Instant;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
@@ -18,8 +20,10 @@ use grove_runtime::resource::ObjectKey;
 use grove_runtime::write::{WriteError, Writer};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Client;
 
 use crate::coalesce::{Coalesce, Pace};
+use crate::refusals::Refusals;
 use crate::replica::ReplicaKey;
 use crate::world::World;
 
@@ -33,6 +37,8 @@ pub(crate) const PATIENCE: u32 = 3;
 pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) writer: Writer,
+    /// For the few objects that are read once, when a write was refused because of them.
+    pub(crate) client: Client,
     pub(crate) events: Recorder,
     pub(crate) env: Env,
     /// The schedulers that gangs and pods can be for.
@@ -41,8 +47,14 @@ pub(crate) struct Context {
     pub(crate) init_image: Option<String>,
     /// What the replicas of sets cannot do.
     pub(crate) problems: Problems,
+    /// PodCliques whose pods the API server refused.
+    pub(crate) refusals: Refusals,
+    /// Sets whose new template it would refuse.
+    pub(crate) refused_updates: Refusals,
     /// When statuses are written.
     pub(crate) held: Coalesce,
+    /// The same for the phases of gangs, which wait for themselves only.
+    pub(crate) held_phases: Coalesce,
     pub(crate) pace_of_sets: Pace,
 }
 
@@ -162,12 +174,15 @@ impl Problems {
         Some(BackendProblem { message, reason: problem.reason.clone() })
     }
 
-    /// The problems of a set, by replica.
+    /// The problems of a set: one of each code, with the number of replicas that have it.
     pub(crate) fn of(&self, set: &ObjectKey) -> Vec<LastError> {
         let known = self.by_replica.lock().unwrap_or_else(PoisonError::into_inner);
         let first = ReplicaKey { set: set.clone(), index: 0 };
         let of_set = known.range(first..).take_while(|(replica, _)| replica.set == *set);
-        of_set.map(|(_, problem)| problem.clone()).collect()
+        let of_set: Vec<_> =
+            of_set.map(|(replica, problem)| (replica.index.to_string(), problem)).collect();
+        let errors = of_set.iter().map(|(name, one)| (name.as_str(), std::slice::from_ref(*one)));
+        aggregate("replica", errors)
     }
 }
 
@@ -178,6 +193,7 @@ pub(crate) struct ReconcileError {
     message: String,
     class: Class,
     retry_after: Option<Duration>,
+    due: Due,
     /// Whether a user has to know. The others pass by themselves.
     to_report: bool,
 }
@@ -186,14 +202,32 @@ impl ReconcileError {
     /// A rule cannot be followed as things are; somebody has to change something.
     pub(crate) fn rule(code: ErrorCode, message: impl fmt::Display) -> Self {
         let (class, message) = (Class::Invalid, message.to_string());
-        Self { code, message, class, retry_after: None, to_report: true }
+        Self { code, message, class, retry_after: None, due: None, to_report: true }
     }
 
     /// A write or a scheduler backend failed.
     pub(crate) fn failed(code: ErrorCode, error: &impl Classed) -> Self {
         let (class, retry_after) = (error.class(), error.retry_after());
         let to_report = matches!(class, Class::Invalid | Class::Denied);
-        Self { code, message: error.to_string(), class, retry_after, to_report }
+        Self { code, message: error.to_string(), class, retry_after, due: None, to_report }
+    }
+
+    /// The API server refused a write. Nothing but a change of the template or of a policy helps, and nobody
+    /// says when a policy changes.
+    pub(crate) fn refused(code: ErrorCode, error: &WriteError) -> Self {
+        let failed = Self::failed(code, error);
+        let class = if failed.class == Class::Invalid { Class::Denied } else { failed.class };
+        Self { class, ..failed }
+    }
+
+    /// The same error, with a time at which to reconcile again in any case.
+    pub(crate) fn with_due(self, due: Due) -> Self {
+        Self { due: self.due.into_iter().chain(due).min(), ..self }
+    }
+
+    /// The same error, to be tried again at this time and not before.
+    pub(crate) fn until(self, retry_at: Instant) -> Self {
+        Self { class: Class::Invalid, due: Some(retry_at), ..self }
     }
 
     /// A scheduler backend failed after so many failures. One that is a program of its own may be out of
@@ -213,6 +247,11 @@ impl ReconcileError {
         );
         let to_report = failures >= PATIENCE_WITH_CACHES;
         Self { message, to_report, ..Self::failed(code, error) }
+    }
+
+    /// An object of another owner is in the way. Its removal may not be seen, so it is tried again.
+    pub(crate) fn taken(code: ErrorCode, message: impl fmt::Display) -> Self {
+        Self { class: Class::Conflict, ..Self::rule(code, message) }
     }
 
     /// What it is reported under.
@@ -257,6 +296,10 @@ impl Classed for ReconcileError {
 
     fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    fn due(&self) -> Due {
+        self.due
     }
 }
 

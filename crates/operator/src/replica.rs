@@ -10,8 +10,9 @@ use std::fmt;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::foreign::compute_domain::ComputeDomain;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
-use grove_core::termination::{clique_breached_since, group_breached_since, in_progress_since};
+use grove_api::pod_clique::PodCliqueStatus;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_core::termination::{clique_breached_since, group_breached_since, is_in_progress};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -21,10 +22,10 @@ use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Verb, Write};
 
 use self::decide::Decision;
-use crate::claims::{self, RESOURCE_CLAIMS};
+use crate::claims::RESOURCE_CLAIMS;
 use crate::compute_domains;
 use crate::events;
-use crate::objects::{Object, Pod, Raw, Set};
+use crate::objects::{Object, Pod, Raw, Set, TokenSecret};
 use crate::plan::{Plan, act};
 use crate::reconcile::{Context, ReconcileError};
 use crate::world::{AUTOSCALERS, SERVICES, World, replica_of, set_of};
@@ -60,11 +61,17 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     queue.follow(&world.groups.store, child, object_projection::<PodCliqueScalingGroup>, |one| {
         key_of(&one.meta)
     });
-    // Of statuses, only lost minima matter here.
-    let lost = |clique: &Object<PodClique>| clique_breached_since(&clique.object);
-    queue.follow(&world.cliques.store, child, lost, |one| key_of(&one.meta));
+    // Of statuses, lost minima matter here, and what the phases of gangs follow from.
+    let health = |clique: &Object<PodClique>| {
+        let minimum = clique.object.spec.min_available.unwrap_or(clique.object.spec.replicas);
+        let status = clique.object.status.as_ref();
+        let has = |count: fn(&PodCliqueStatus) -> i32| status.map_or(0, count) >= minimum;
+        let counts = [has(|one| one.scheduled_replicas), has(|one| one.ready_replicas)];
+        (clique_breached_since(&clique.object), counts)
+    };
+    queue.follow(&world.cliques.store, child, health, |one| key_of(&one.meta));
     let lost = |group: &Object<PodCliqueScalingGroup>| {
-        (group_breached_since(&group.object), in_progress_since(&group.object))
+        (group_breached_since(&group.object), is_in_progress(&group.object))
     };
     queue.follow(&world.groups.store, child, lost, |one| key_of(&one.meta));
     queue.follow(
@@ -83,15 +90,35 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
         };
         queue.follow(&domains.store, child, facts, |one| key_of(&one.meta));
     }
-    let owner = |meta: &Meta| claims::set_of_claim(meta).map_or_else(Vec::new, |_| key_of(meta));
-    world.claims.wake(&queue, &world.sets, owner, replicas_of);
+    // A gang is complete when all claims that its pods name exist, whatever level they belong to.
+    let sets = world.sets.clone();
+    let waiting = move |meta: &Meta| match replica_of_claim(meta) {
+        Some(key) => vec![key],
+        None => set_of(meta)
+            .and_then(|set| sets.get(&set))
+            .map_or_else(Vec::new, |set| replicas_of(&set)),
+    };
+    world.claims.wake(&queue, &world.sets, waiting, replicas_of);
     queue.follow(
         &world.pods,
         child,
         |pod: &Pod| (pod.observed.deleting, pod.observed.gang.clone()),
         |pod| key_of(pod.meta()),
     );
+    let sets = world.clone();
+    queue.follow(
+        &world.secrets,
+        Priority::Beginning,
+        |one: &TokenSecret| (one.meta.uid.clone(), one.has_token),
+        move |one| sets.set_with_token(one).map_or_else(Vec::new, |set| replicas_of(&set)),
+    );
     queue
+}
+
+/// The replica that a claim is for; nothing when all replicas share it.
+fn replica_of_claim(meta: &Meta) -> Option<ReplicaKey> {
+    let index = meta.labels.get(labels::POD_CLIQUE_SET_REPLICA_INDEX)?.parse().ok()?;
+    Some(ReplicaKey { set: set_of(meta)?, index })
 }
 
 fn replicas_of(set: &Set) -> Vec<ReplicaKey> {
@@ -139,7 +166,7 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
         return let_go(context, attempt).await.map(|()| None);
     };
     let now = context.env.clock.wall();
-    let Decision { plan, refused, terminates, deadline } =
+    let Decision { plan, refused, terminates, deadline, reports } =
         decide::decide(&seen, &context.backends, &context.world.scheduler_objects, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component("podcliqueset-controller");
@@ -153,7 +180,20 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
     let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
     let told = events::claims_missing(&seen.set, failed.as_ref(), known.unwrap_or_default());
     events::tell(&recorder, told);
-    failed.map_or_else(|| Ok(context.earlier(None, deadline)), Err)
+    let mut due = context.earlier(None, deadline);
+    if plan.is_empty() {
+        for gang in seen.gangs.values().filter(|gang| !reports.iter().any(|one| one.is_of(gang))) {
+            context.held_phases.forget((PodGang::KIND, &gang.meta.key));
+        }
+        for report in reports {
+            let told = (PodGang::KIND, &report.meta.key);
+            let code = ErrorCode::CreateOrPatchPodGang;
+            let fence = &attempt.fence;
+            let held = context.held_phases.report(context, told, fence, Some(report), code).await?;
+            due = due.into_iter().chain(held).min();
+        }
+    }
+    failed.map_or(Ok(due), |error| Err(error.with_due(due)))
 }
 
 /// What is left of a replica without a set: ComputeDomains that wait for us.
@@ -185,5 +225,17 @@ fn code(write: &Write) -> ErrorCode {
     } else {
         debug_assert_eq!(*resource, SERVICES);
         ErrorCode::SyncPodCliqueSetService
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_reconcile_trigger_wakes_the_replicas_of_a_set() {
+        let [before, same, after] = ["1", "1", "2"].map(Set::with_reconcile_trigger);
+        assert!(set_projection(&before) == set_projection(&same));
+        assert!(set_projection(&before) != set_projection(&after));
     }
 }

@@ -18,9 +18,9 @@ use grove_runtime::certificates::files::CertificateFiles;
 use grove_runtime::certificates::managed::{
     AuthorityName, ManagedCertificate, ManagedConfig, Schedule,
 };
+use grove_runtime::clock::Clock;
 use grove_runtime::controller::{Attempt, Controller, Due};
 use grove_runtime::events::events;
-use grove_runtime::fence::Fence;
 use grove_runtime::health;
 use grove_runtime::lease::{Elector, Leadership, LeaseConfig};
 use grove_runtime::process::{Env, Process, ProcessError, Stage};
@@ -35,7 +35,8 @@ use crate::coalesce::{Coalesce, Pace};
 use crate::compute_domains::{self, PreflightError};
 use crate::options::{Options, WebhookAddress};
 use crate::reconcile::{Context, Problems, ReconcileError};
-use crate::registration::{AUTHORIZER, CERTIFICATE, DEFAULTING, Registration, VALIDATING};
+use crate::refusals::Refusals;
+use crate::registration::{Address, CERTIFICATE, Registrar};
 use crate::replica::ReplicaKey;
 use crate::world::World;
 use crate::{clique, crds, gang, group, outage, replica, set, topology, webhooks};
@@ -80,6 +81,12 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     if mnnvl {
         compute_domains::preflight(&client).await?;
     }
+    if options.init_image.is_none() {
+        tracing::warn!(
+            "no image for the start-order container: sets whose cliques start after others do not \
+             start; set --init-image or GROVE_INIT_CONTAINER_IMAGE"
+        );
+    }
     let backends = Registry::new(&configuration.scheduler, &env)?;
     backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
@@ -87,35 +94,38 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     let start = env.readiness.part("start");
     start.not_ready("its parts are being started");
     serve_probes(&mut process, configuration, &env).await?;
-    let leadership = take_part(&mut process, &client, &options, &env);
+    let (leadership, election) = take_part(&mut process, &client, &options, &env);
     let writer = Writer::new(client.clone(), &env, leadership.clone(), MANAGER);
     if options.install_crds {
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
     let world = World::start(&mut caches, &backends, mnnvl);
-    let mut registrations = vec![DEFAULTING, VALIDATING];
-    if configuration.authorizer.enabled {
-        registrations.push(AUTHORIZER);
-    }
 
     let serving = ServingCertificate::new(&env.readiness);
     let server = Server::bind(serve_config("webhooks", &configuration.server.webhooks.endpoint));
     let server = server.await?;
     let parts = Parts { client, options: &options, env: &env, writer, leadership };
-    parts.keep_certificate(&mut process, &registrations, serving.clone())?;
-    if let WebhookAddress::Host(host) = &options.webhooks {
-        let base = format!("https://{host}:{}", server.address().port());
-        parts.register(&mut process, &registrations, &base);
-    }
-    let router = webhooks::webhooks(&options, &env, &world, &backends).into_router();
+    let address = parts.address(server.address().port());
+    parts.keep_certificate(&mut process, &address, serving.clone())?;
+    parts.register(&mut process, address);
+    let router = webhooks::webhooks(&options, &env, &world, &backends, &parts.client);
+    let router = router.into_router();
     let stage = process.stage("webhooks");
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
     stage.spawn(|_| server.run(router, Some(serving), env_of_server, stage_of_connections));
     parts.control(&mut process, &caches, world, backends);
+    // Last, so that a failed start leaves no lease behind that others would have to wait for.
+    if let Some((stage, elector)) = election {
+        stage.spawn(|shutdown| elector.run(shutdown));
+    }
     start.ready();
     Ok(process.run().await?)
 }
+
+/// Connections of each server of probes, metrics and profiles. Together with those of the webhooks they
+/// stay below the usual limit of 1024 open files.
+const PROBE_CONNECTIONS: usize = 64;
 
 fn serve_config(name: &'static str, endpoint: &Endpoint) -> ServeConfig {
     ServeConfig::new(name, endpoint.bind_address.clone(), endpoint.port)
@@ -148,6 +158,7 @@ async fn serve_probes(
     }
     let stage = process.stage("probes");
     for (config, router) in endpoints {
+        let config = ServeConfig { max_connections: PROBE_CONNECTIONS, ..config };
         let server = Server::bind(config).await?;
         let (env, connections) = (env.clone(), stage.clone());
         stage.spawn(|_| server.run(router, None, env, connections));
@@ -155,10 +166,16 @@ async fn serve_probes(
     Ok(())
 }
 
-fn take_part(process: &mut Process, client: &Client, options: &Options, env: &Env) -> Leadership {
+/// What the election makes of this process, and the election itself, which is not started yet.
+fn take_part(
+    process: &mut Process,
+    client: &Client,
+    options: &Options,
+    env: &Env,
+) -> (Leadership, Option<(Stage, Elector)>) {
     let election = &options.configuration.leader_election;
     if !election.enabled {
-        return Leadership::without_election();
+        return (Leadership::without_election(), None);
     }
     let config = LeaseConfig {
         lease: ObjectKey::new(&options.identity.namespace, &election.resource_name),
@@ -168,9 +185,7 @@ fn take_part(process: &mut Process, client: &Client, options: &Options, env: &En
         retry_period: validated(election.retry_period),
     };
     let elector = Elector::new(client.clone(), env, config);
-    let leadership = elector.leadership();
-    process.stage("lease").spawn(|shutdown| elector.run(shutdown));
-    leadership
+    (elector.leadership(), Some((process.stage("lease"), elector)))
 }
 
 /// What the webhook parts share.
@@ -186,20 +201,20 @@ impl Parts<'_> {
     fn keep_certificate(
         &self,
         process: &mut Process,
-        registrations: &[Registration],
+        address: &Address,
         serving: ServingCertificate,
     ) -> Result<(), OperatorError> {
         let stage = process.stage("certificates");
         let webhooks = &self.options.configuration.server.webhooks;
         match &webhooks.cert_provision_mode {
             CertProvisionMode::Auto => {
-                let config = self.managed_config(registrations);
+                let config = self.managed_config(address);
                 let managed = ManagedCertificate::new(
                     config,
                     &self.client,
                     self.env,
                     &stage,
-                    self.writer.clone(),
+                    &self.writer,
                     self.leadership.clone(),
                     serving,
                 );
@@ -217,7 +232,9 @@ impl Parts<'_> {
         Ok(())
     }
 
-    fn managed_config(&self, registrations: &[Registration]) -> ManagedConfig {
+    fn managed_config(&self, address: &Address) -> ManagedConfig {
+        let configuration = &self.options.configuration;
+        let registrations = Registrar::registrations(configuration.authorizer.enabled);
         let namespace = &self.options.identity.namespace;
         let mut names = vec![
             format!("{SERVICE}.{namespace}.svc"),
@@ -233,7 +250,7 @@ impl Parts<'_> {
             (labels::COMPONENT, CERTIFICATE),
             (labels::PART_OF, "grove"),
         ];
-        let secret = &self.options.configuration.server.webhooks.secret_name;
+        let secret = &configuration.server.webhooks.secret_name;
         ManagedConfig {
             secret: ObjectKey::new(namespace, secret),
             labels: own.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
@@ -242,7 +259,7 @@ impl Parts<'_> {
                 common_name: "Grove-CA".to_owned(),
                 organization: "Grove".to_owned(),
             },
-            webhooks: registrations.iter().map(Registration::webhook).collect(),
+            webhooks: registrations.iter().map(|one| one.webhook(address)).collect(),
             schedule: Schedule::default(),
         }
     }
@@ -258,11 +275,15 @@ impl Parts<'_> {
             problems: Problems::new(sets.clone()),
             world,
             writer: self.writer.clone(),
+            client: self.client.clone(),
             env: self.env.clone(),
             backends,
             events: recorder,
             init_image: self.options.init_image.clone(),
+            refusals: Refusals::default(),
+            refused_updates: Refusals::default(),
             held: Coalesce::default(),
+            held_phases: Coalesce::default(),
             pace_of_sets: Pace::default(),
         });
         let stage = process.stage("controllers");
@@ -297,12 +318,21 @@ impl Parts<'_> {
             |context, attempt| Box::pin(async move { clique::reconcile(&context, attempt).await }),
         );
         let gangs = gang::queue(&context.world, &context.backends, self.env);
-        gang::follow_installations(&context.world, &sets, &gangs, &stage);
+        let dependents =
+            gang::Dependents { sets: sets.clone(), gangs: gangs.clone(), cliques: cliques.clone() };
+        let clock = &self.env.clock;
+        gang::follow_installations(&context.world, &dependents, clock, &stage);
         outage::follow(&context, &gangs, &cliques, &stage);
         let queues = Queues { sets: sets.clone(), replicas, groups, cliques };
-        queues.follow_apis(&context.world, &stage);
+        queues.follow_apis(&context.world, clock, &stage);
         let topologies = topology::queue(&context.world, &context.backends, self.env);
-        topology::follow_installations(&context.world, &context.backends, &topologies, &stage);
+        topology::follow_installations(
+            &context.world,
+            &context.backends,
+            &topologies,
+            clock,
+            &stage,
+        );
         // There are few, and they seldom change.
         start.controller(topology::NAME, topologies, 1, |context, attempt| {
             Box::pin(async move { topology::reconcile(&context, attempt).await })
@@ -312,23 +342,42 @@ impl Parts<'_> {
         });
     }
 
-    /// Registers the webhooks under `base` once this replica leads.
-    fn register(&self, process: &mut Process, registrations: &[Registration], base: &str) {
-        let user = self.options.identity.user_name();
-        let applies: Vec<_> = registrations.iter().map(|one| one.at(base, &user)).collect();
-        let (writer, leadership, env) =
-            (self.writer.clone(), self.leadership.clone(), self.env.clone());
+    /// How the API server reaches the webhooks, which listen on `port`.
+    fn address(&self, port: u16) -> Address {
+        match &self.options.webhooks {
+            WebhookAddress::Host(host) => Address::Url(format!("https://{host}:{port}")),
+            WebhookAddress::Service => Address::Service {
+                namespace: self.options.identity.namespace.clone(),
+                name: SERVICE.to_owned(),
+                port: self.options.configuration.server.webhooks.endpoint.port,
+            },
+        }
+    }
+
+    /// Registers the webhooks once this replica leads.
+    fn register(&self, process: &mut Process, address: Address) {
+        let registrar = Registrar {
+            client: self.client.clone(),
+            writer: self.writer.clone(),
+            address,
+            user: self.options.identity.user_name(),
+            authorizer: self.options.configuration.authorizer.enabled,
+        };
+        let (leadership, env) = (self.leadership.clone(), self.env.clone());
         let part = env.readiness.part("webhook registration");
+        if matches!(registrar.address, Address::Service { .. }) {
+            // Replicas that do not lead answer reviews as well.
+            part.ready();
+        }
         process.stage("registration").spawn(|shutdown| async move {
             let register = async {
                 leadership.acquired(&env.clock).await;
-                for apply in applies {
-                    let mut failures = 0;
-                    while let Err(error) = writer.execute(&Fence::default(), &apply).await {
-                        failures += 1;
-                        part.not_ready(error.to_string());
-                        env.clock.sleep(Backoff::WATCH.after(failures, &env.rng)).await;
-                    }
+                let mut failures = 0;
+                while let Err(error) = registrar.register().await {
+                    failures += 1;
+                    part.not_ready(error.to_string());
+                    tracing::warn!(%error, failures, "webhooks not registered");
+                    env.clock.sleep(Backoff::WATCH.after(failures, &env.rng)).await;
                 }
                 part.ready();
             };
@@ -349,14 +398,14 @@ struct Queues {
 
 impl Queues {
     /// Looks at all parts of the sets that use an API again when the cluster begins or ceases to have it.
-    fn follow_apis(&self, world: &World, stage: &Stage) {
+    fn follow_apis(&self, world: &World, clock: &Clock, stage: &Stage) {
         let (all, queues) = (world.clone(), self.clone());
-        world.claims.follow_api(stage, move || {
+        world.claims.follow_api(clock, stage, move || {
             queues.want_sets(&all, |layout| resource_claims::is_used(layout.template()));
         });
         let (all, queues) = (world.clone(), self.clone());
         let changed = move || queues.want_sets(&all, domains::is_used);
-        compute_domains::follow_api(world, stage, changed);
+        compute_domains::follow_api(world, clock, stage, changed);
     }
 
     fn want_sets(&self, world: &World, which: impl Fn(&Layout<'_>) -> bool) {

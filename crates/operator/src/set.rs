@@ -1,28 +1,34 @@
 //! A PodCliqueSet as a whole: its finalizer, what the start-order container needs, the history of its
 //! templates, and its status.
 
+mod access;
 mod decide;
 mod observe;
+mod trial;
 
-use grove_api::error_code::ErrorCode;
+use futures::future::join;
+use grove_api::error_code::{ErrorCode, LastError};
+use grove_api::pod_clique_set::PodCliqueSetStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_core::layout::Layout;
 use grove_core::revision;
 use grove_core::status::{Outcome, ResourceState, SchedulerState};
-use grove_core::update::is_paused;
+use grove_core::update::{self, is_paused};
 use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::{ObjectKey, Resource};
-use grove_runtime::view::{Meta, MetaView};
+use grove_runtime::view::{Meta, MetaView, View as _};
 use grove_runtime::write::Write;
 
-use self::observe::Children;
+use self::access::Token;
+use self::decide::Decision;
+use self::observe::{Children, Observed};
 use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::compute_domains;
 use crate::events;
-use crate::objects::{Object, Revision, Set};
+use crate::objects::{Object, Pod, Revision, Set, TokenSecret};
 use crate::plan::act;
 use crate::reconcile::{BackendProblem, Context, ReconcileError};
 use crate::world::{REVISIONS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, World, set_of};
@@ -55,12 +61,28 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     );
     let owner = |meta: &Meta| claims::set_of_claim(meta).into_iter().collect();
     world.claims.wake(&queue, &world.sets, owner, |set| vec![set.meta.key.clone()]);
-    for store in [&world.service_accounts, &world.roles, &world.role_bindings, &world.secrets] {
+    for store in [&world.service_accounts, &world.roles, &world.role_bindings] {
         let projection = |one: &MetaView| {
             (one.metadata.uid.clone(), one.metadata.deleting, one.metadata.labels.clone())
         };
         queue.follow(store, child, projection, |one| key_of(&one.metadata));
     }
+    queue.follow(
+        &world.secrets,
+        child,
+        |one: &TokenSecret| {
+            let meta = &one.meta;
+            (meta.uid.clone(), meta.deleting, meta.labels.clone(), one.has_token)
+        },
+        |one| key_of(&one.meta),
+    );
+    // The legacy Secret can be deleted when no pod mounts it.
+    queue.follow(
+        &world.pods,
+        child,
+        |pod: &Pod| pod.mounts_legacy_token,
+        |pod| if pod.mounts_legacy_token { key_of(pod.meta()) } else { Vec::new() },
+    );
     queue.follow(
         &world.revisions.store,
         child,
@@ -70,15 +92,18 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ObjectKey> {
     queue
 }
 
-/// The status is our own, but somebody else may have changed it. Of the annotations only the one that is
-/// copied matters here.
+/// The status is our own, but another controller may have changed it. Of the annotations only the one that
+/// is copied and the trigger matter here.
 fn set_projection(set: &Set) -> impl PartialEq + use<> {
     let metadata = &set.object.metadata;
+    // Nothing follows from the errors that we report.
     let status = set.object.status.clone();
+    let status = status.map(|status| PodCliqueSetStatus { last_errors: Vec::new(), ..status });
     let finalizers = metadata.finalizers.clone();
     let flags = [set.meta.deleting, is_paused(&set.object)];
     let cause = revision::change_cause(&set.object).map(str::to_owned);
-    (set.meta.uid.clone(), set.meta.generation, flags, finalizers, status, cause)
+    let annotations = (cause, set.reconcile_trigger());
+    (set.meta.uid.clone(), set.meta.generation, flags, finalizers, status, annotations)
 }
 
 /// Brings one set to what it says, and its status to what is.
@@ -88,59 +113,101 @@ pub(crate) async fn reconcile(
 ) -> Result<Due, ReconcileError> {
     let Some(seen) = observe::observe(&context.world, &attempt.key) else {
         context.pace_of_sets.forget(&attempt.key);
+        context.refused_updates.forget(&attempt.key);
         return Ok(None);
     };
-    let (plan, refused) = decide::decide(&seen, || observe::children(&context.world, &attempt.key));
-    let mut acted = act(&plan, &context.writer, &attempt.fence).await;
-    // A role that somebody made before us is as good as ours.
-    acted.failed.retain(|(write, error)| {
-        !(error.is_already_exists() && [ROLES, ROLE_BINDINGS].contains(&write.resource))
-    });
-    let failed = acted.error(code, attempt.failures).or(refused);
+    let Decision { first, rest, refused } =
+        decide::decide(&seen, || observe::children(&context.world, &attempt.key));
+    let mut acted = act(&first, &context.writer, &attempt.fence).await;
     let now = context.env.clock.wall();
+    let token = access::token(&seen.set, &seen.access, now);
+    let mut access = access::Synced::default();
+    if acted.failed.is_empty() && !seen.set.meta.deleting {
+        let rest = act(&rest, &context.writer, &attempt.fence);
+        let sync = access::sync(context, &attempt.fence, &seen.set, &seen.access);
+        let (others, synced) = join(rest, sync).await;
+        acted.extend(others);
+        access = synced;
+        access.errors.extend((token == Token::Late).then(|| access::late(&seen.set)));
+        access.errors.extend(access::no_image(&seen.set, context.init_image.as_deref()));
+    }
+    let failed = acted.error(code, attempt.failures).or(refused);
     let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&seen.set, failed.as_ref(), known.unwrap_or_default());
+    let known = known.unwrap_or_default();
+    let told = events::claims_missing(&seen.set, failed.as_ref(), known).into_iter();
+    let told = told.chain(access::refusals(&seen.set, &access.errors, known));
     events::tell(&context.events.component("podcliqueset-controller"), told);
-    let mut errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
+    let failures = || failed.iter().chain(&access.errors);
+    let mut errors: Vec<_> = failures().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of(&attempt.key));
-    let outcome = match &failed {
-        _ if !errors.is_empty() => Some(Outcome::Incomplete { errors: &errors }),
-        None if acted.done.is_empty() => {
-            Some(Outcome::Complete { generation: seen.set.object.metadata.generation })
-        }
-        // What was written wakes the set again, and what failed passes by itself.
-        _ => None,
-    };
-    let Some(outcome) = outcome else { return failed.map_or(Ok(None), Err) };
+    // What is tried again by itself comes before what waits for a change.
+    let failed = failures().min_by_key(|error| error.class() == Class::Invalid).cloned();
+    // What was written wakes the set again, and what failed without a report passes by itself.
+    let is_at_rest = failed.is_none() && acted.done.is_empty() && !access.has_written;
+    if seen.set.meta.deleting || errors.is_empty() && !is_at_rest {
+        return failed.map_or(Ok(None), Err);
+    }
     let replicas = u32::try_from(seen.set.object.spec.replicas).unwrap_or_default();
     let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
     // Everything waits for the next step of an update, which is cheap to see.
     let one = |replica| observe::of_replica(&context.world, &attempt.key, replica);
-    if let Some(due) = now_or_later.filter(|_| !decide::update_is_due(&seen, one)) {
-        // What is not tried again still has to be reported.
-        let retried = failed.filter(|error| error.class() != Class::Invalid);
-        return retried.map_or(Ok(Some(due)), Err);
+    let is_due = || !trial::is_refused(context, &seen) && decide::update_is_due(&seen, one);
+    if let Some(due) = now_or_later.filter(|_| !is_due()) {
+        return failed.map_or(Ok(Some(due)), |error| Err(error.with_due(Some(due))));
     }
     let children = observe::children(&context.world, &attempt.key);
-    let problem = context.problems.with_scheduler(&attempt.key);
-    let limit = limit(context, &seen.set.object, &children);
-    let scheduler = SchedulerState {
-        problem: problem.as_ref().map(BackendProblem::told),
-        limit: limit.as_ref().map(BackendProblem::told),
-    };
-    let claims = context.world.claims.problem(&seen.set.object);
-    let domains = compute_domains::problem(&context.world, &Layout::of(&seen.set.object));
-    let resources = ResourceState {
-        claims: claims.as_ref().map(|(reason, message)| (*reason, message.as_str())),
-        domains: domains.as_ref().map(|(reason, message)| (*reason, message.as_str())),
-    };
-    let status = decide::status(&seen, &children, outcome, scheduler, resources, now);
-    if let Some((write, told)) = status {
+    let parts = decide::errors_of_parts(&children);
+    errors.extend(parts.iter().cloned());
+    let mut next = next_status(context, &seen, &children, (&errors, token));
+    let mut failed = failed;
+    if update::set::is_first_turn(&seen.set.object, &next)
+        && let Err(refused) = trial::new_templates(context, &seen, &children).await
+    {
+        errors.splice(0..0, refused.report(now));
+        next = next_status(context, &seen, &children, (&errors, token));
+        update::set::withhold_turn(&mut next);
+        failed = failed.or(Some(refused));
+    }
+    if let Some((write, told)) = decide::report(&seen, &next, &parts) {
         let written = context.writer.execute(&attempt.fence, &write).await;
         written.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
         events::tell(&context.events.component("podcliqueset-controller"), told);
     }
-    failed.map_or(Ok(None), Err)
+    let deadline = match token {
+        Token::Awaited { until } => until,
+        Token::Settled | Token::Late => None,
+    };
+    let due = context.earlier(None, deadline);
+    failed.map_or(Ok(due), |error| Err(error.with_due(due)))
+}
+
+/// The next status of a set with these errors, whose start-order containers have their token or wait for it.
+fn next_status(
+    context: &Context,
+    seen: &Observed,
+    children: &Children,
+    (errors, token): (&[LastError], Token),
+) -> PodCliqueSetStatus {
+    let set = &seen.set.object;
+    let generation = set.metadata.generation;
+    let outcome = match token {
+        _ if !errors.is_empty() => Outcome::Failed { generation, errors },
+        Token::Awaited { .. } => Outcome::Waiting,
+        Token::Settled | Token::Late => Outcome::Complete { generation },
+    };
+    let problem = context.problems.with_scheduler(&seen.set.meta.key);
+    let limit = limit(context, set, children);
+    let scheduler = SchedulerState {
+        problem: problem.as_ref().map(BackendProblem::told),
+        limit: limit.as_ref().map(BackendProblem::told),
+    };
+    let claims = context.world.claims.problem(set);
+    let domains = compute_domains::problem(&context.world, &Layout::of(set));
+    let resources = ResourceState {
+        claims: claims.as_ref().map(|(reason, message)| (*reason, message.as_str())),
+        domains: domains.as_ref().map(|(reason, message)| (*reason, message.as_str())),
+    };
+    decide::status(seen, children, outcome, scheduler, resources, context.env.clock.wall())
 }
 
 /// What the scheduler of a set does only in part.
@@ -177,5 +244,17 @@ fn code(write: &Write) -> ErrorCode {
         ErrorCode::UpdatePcsStatus
     } else {
         ErrorCode::DeletePcsReplica
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_reconcile_trigger_wakes_the_set() {
+        let [before, same, after] = ["1", "1", "2"].map(Set::with_reconcile_trigger);
+        assert!(set_projection(&before) == set_projection(&same));
+        assert!(set_projection(&before) != set_projection(&after));
     }
 }

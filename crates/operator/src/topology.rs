@@ -15,6 +15,7 @@ use grove_api::{ClusterTopology, ClusterTopologyBinding};
 use grove_backends::{Backend, BackendError, Registry, SchedulerObject, Topology, TopologyPart};
 use grove_core::status::{Agreement, SchedulerTopology};
 use grove_runtime::class::{Class, Classed as _};
+use grove_runtime::clock::Clock;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::{Env, Stage};
 use grove_runtime::queue::{Priority, Queue};
@@ -63,6 +64,7 @@ pub(crate) fn follow_installations(
     world: &World,
     backends: &Registry,
     queue: &Queue<TopologyKey>,
+    clock: &Clock,
     stage: &Stage,
 ) {
     for part in backends.all().filter_map(Backend::topology) {
@@ -76,7 +78,7 @@ pub(crate) fn follow_installations(
                 queue.want(key, Priority::Beginning);
             }
         };
-        api::follow(store, stage, Arc::new(changed));
+        api::follow(store, clock, stage, Arc::new(changed));
     }
 }
 

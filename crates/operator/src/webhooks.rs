@@ -2,16 +2,20 @@
 //! they get what they ask for from the review, the configuration and the cache.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api::PodCliqueSet;
 use grove_api::field_error::FieldError;
 use grove_backends::{Cached, Registry};
 use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
 use grove_runtime::admission::{Request, Verdict, Webhooks};
+use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::store::Store;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::admission::Operation;
+use kube::{Api, Client};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -22,6 +26,8 @@ use crate::world::World;
 
 /// Reviews that run at once.
 const CONCURRENCY: usize = 64;
+/// How long a review waits for one object that it looks up.
+const LOOKUP: Duration = Duration::from_secs(2);
 
 /// All webhooks, the authorizer if it is enabled.
 pub(crate) fn webhooks(
@@ -29,17 +35,21 @@ pub(crate) fn webhooks(
     env: &Env,
     world: &World,
     backends: &Registry,
+    client: &Client,
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
     let schedulers = Arc::new(Schedulers {
         backends: backends.clone(),
         objects: world.scheduler_objects.clone(),
     });
+    let classes =
+        Arc::new(PriorityClasses { api: Api::all(client.clone()), clock: env.clock.clone() });
     let webhooks = Webhooks::new(env, CONCURRENCY)
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
         .route(VALIDATING.path, VALIDATING.name, move |request| {
             let (context, schedulers) = (context.clone(), schedulers.clone());
-            async move { validate(&request, &context, &schedulers).await }
+            let classes = classes.clone();
+            async move { validate(&request, &context, &schedulers, Some(&classes)).await }
         });
     if !options.configuration.authorizer.enabled {
         return webhooks;
@@ -72,7 +82,33 @@ fn default(request: &Request) -> Verdict {
     }
 }
 
-async fn validate(request: &Request, context: &Context, schedulers: &Schedulers) -> Verdict {
+/// The PriorityClasses of the cluster. They are read when a set names one, which is rare.
+struct PriorityClasses {
+    api: Api<PriorityClass>,
+    clock: Clock,
+}
+
+impl PriorityClasses {
+    /// The warnings about classes that do not exist. Without an answer in time, or without the right to
+    /// read them, there are none.
+    async fn missing(&self, set: &PodCliqueSet) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (name, path) in admission::priority_classes(set) {
+            let found = self.clock.timeout(LOOKUP, self.api.get_metadata_opt(name)).await;
+            if matches!(found, Some(Ok(None))) {
+                warnings.push(admission::missing_priority_class(&path, name));
+            }
+        }
+        warnings
+    }
+}
+
+async fn validate(
+    request: &Request,
+    context: &Context,
+    schedulers: &Schedulers,
+    classes: Option<&PriorityClasses>,
+) -> Verdict {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
         Err(verdict) => return *verdict,
@@ -91,7 +127,12 @@ async fn validate(request: &Request, context: &Context, schedulers: &Schedulers)
     };
     if verdict.is_allowed() && new.metadata.deletion_timestamp.is_none() {
         match ask_backend(&new, old.as_ref(), schedulers).await {
-            Ok(warnings) => verdict.warnings.extend(warnings),
+            Ok(warnings) => {
+                verdict.warnings.extend(warnings);
+                if let Some(classes) = classes {
+                    verdict.warnings.extend(classes.missing(&new).await);
+                }
+            }
             Err(detail) => {
                 verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
             }

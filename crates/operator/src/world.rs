@@ -6,11 +6,13 @@ use std::sync::Arc;
 use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
-    PodGang, labels,
+    PodGang, labels, names,
 };
 use grove_backends::{Backend, Cached, Ended, Progress, Registry};
 use grove_core::gang::is_initialized;
+use grove_core::layout::Layout;
 use grove_core::pods::{self, GangPods};
+use grove_core::start_order;
 use grove_runtime::cache::{CacheBuilder, Caches};
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Store};
@@ -19,7 +21,8 @@ use grove_runtime::watch::Selection;
 use jiff::Timestamp;
 
 use crate::claims;
-use crate::objects::{Object, Pod, Raw, Revision, Set, gang_of};
+use crate::clique::HadMinimum;
+use crate::objects::{Object, Pod, Raw, Revision, Set, TokenSecret, gang_of};
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(crate) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -51,6 +54,7 @@ pub(crate) struct World {
     pub(crate) gangs: BySet<Object<PodGang>>,
     pub(crate) pods: Store<Pod>,
     pods_by_clique: Index,
+    pub(crate) had_minimum: HadMinimum,
     /// Only when a scheduler cares for more than the pods of one clique.
     pods_by_gang: Option<Index>,
     pub(crate) services: BySet<Raw>,
@@ -58,7 +62,7 @@ pub(crate) struct World {
     pub(crate) service_accounts: Store<MetaView>,
     pub(crate) roles: Store<MetaView>,
     pub(crate) role_bindings: Store<MetaView>,
-    pub(crate) secrets: Store<MetaView>,
+    pub(crate) secrets: Store<TokenSecret>,
     /// Former and current templates of sets. Nothing depends on them, so an operator that may not see
     /// them goes without.
     pub(crate) revisions: BySet<Revision>,
@@ -210,14 +214,16 @@ impl World {
             let declared = caches.declare(managed(Resource::of::<ComputeDomain>())).optional();
             indexed(caches, declared)
         });
+        let pods = caches.start(pods);
         Self {
+            had_minimum: HadMinimum::follow(&cliques.store, &pods, pods_by_clique),
             claims: claims::Cached::start(caches, &sets),
             compute_domains,
             sets,
             cliques,
             cliques_by_group,
             cliques_by_base_gang,
-            pods: caches.start(pods),
+            pods,
             pods_by_clique,
             pods_by_gang,
             groups: by_set(caches, Selection::all(Resource::of::<PodCliqueScalingGroup>())),
@@ -237,6 +243,22 @@ impl World {
             topologies: all_seen(caches, Resource::of::<ClusterTopology>()),
             scheduler_objects: Cached::start(caches, backends),
         }
+    }
+
+    /// Whether the token of the start-order containers of a set is there.
+    pub(crate) fn has_token(&self, set: &Set) -> bool {
+        let key = &set.meta.key;
+        let secret = ObjectKey::new(&key.namespace, &names::token_secret(&key.name));
+        let secret = self.secrets.get(&secret);
+        secret.is_some_and(|one| one.has_token && one.meta.owner_uid() == Some(&set.meta.uid))
+    }
+
+    /// The set whose PodCliques may be created because of a change of its token Secret. Sets without
+    /// start order do not need the token.
+    pub(crate) fn set_with_token(&self, secret: &TokenSecret) -> Option<Arc<Set>> {
+        let set = self.sets.get(&set_of(&secret.meta)?)?;
+        let is_needed = start_order::is_needed(&Layout::of(&set.object));
+        (is_needed && self.has_token(&set)).then_some(set)
     }
 
     /// The pods that a PodClique owns, by name.

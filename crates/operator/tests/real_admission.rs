@@ -10,7 +10,7 @@
 mod admission;
 mod support;
 
-use admission::{authorizer, create, good, update};
+use admission::{authorizer, create, good, pods, update};
 use grove_api::OperatorConfiguration;
 use grove_runtime::clock::Clock;
 use http::Method;
@@ -23,6 +23,8 @@ use support::{NAMESPACE, Setup, World, sets};
 use tokio::net::TcpListener;
 use xtask::cluster::{Cluster, Options as ClusterOptions, Parts};
 
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+
 // === rules ===
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +34,8 @@ async fn every_rule_of_admission_is_answered() {
     let operator = world.operator(Setup::default()).await;
     let client = world.cluster.admin().client().await.unwrap();
 
-    let mut wrong = admission::wrong_answers(&client, Method::POST, &good(), &create::rows()).await;
+    let mut wrong = pods::disagreements(&client).await;
+    wrong.extend(admission::wrong_answers(&client, Method::POST, &good(), &create::rows()).await);
     let path = SETS.in_namespace(admission::NAMESPACE);
     let stored = send(&client, Method::POST, &path, &good()).await.unwrap();
     wrong.extend(admission::wrong_answers(&client, Method::PATCH, &stored, &update::rows()).await);
@@ -46,7 +49,30 @@ async fn every_rule_of_admission_is_answered() {
         swapped.err().map(|refusal| format!("another order, where there is none: {refusal}")),
     );
     assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
+    fields_that_do_not_work_as_written_are_warned_about(&client).await;
     operator.stop().await;
+}
+
+async fn fields_that_do_not_work_as_written_are_warned_about(client: &kube::Client) {
+    assert_eq!(admission::warnings(client, |_| {}).await, [""; 0]);
+    let system: admission::Change =
+        |s| admission::template(s)["priorityClassName"] = json!("system-cluster-critical");
+    assert_eq!(admission::warnings(client, system).await, [""; 0]);
+    let warned = admission::warnings(client, |s| {
+        admission::template(s)["priorityClassName"] = json!("absent");
+        let spec = &mut admission::router(s)["spec"]["podSpec"];
+        spec["schedulingGates"] = json!([{ "name": "example.com/gate" }]);
+        spec["restartPolicy"] = json!("Never");
+    })
+    .await;
+    assert_eq!(warned.len(), 3, "{warned:?}");
+    for text in [
+        "schedulingGates: ignored",
+        "restartPolicy will be ignored",
+        "spec.template.priorityClassName: PriorityClass \\\"absent\\\" not found",
+    ] {
+        assert!(warned.iter().any(|warning| warning.contains(text)), "{text}: {warned:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,8 +135,11 @@ async fn deploy(mirror: &Mirror) -> Namespace {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn managed_objects_are_changed_by_the_operator_only() {
     let world = World::api_server();
-    let configuration = "authorizer: {enabled: true, exemptServiceAccountUserNames: [exempt]}";
-    let setup = Setup { configuration, ..Setup::default() };
+    let mut exempt = authorizer::shipped_exemptions();
+    exempt.push("exempt".to_owned());
+    let authorizer = json!({ "enabled": true, "exemptServiceAccountUserNames": exempt });
+    let configuration = format!("authorizer: {authorizer}");
+    let setup = Setup { configuration: &configuration, ..Setup::default() };
     let operator = world.operator(setup).await;
     let mirror = world.mirror().await;
     let namespace = deploy(&mirror).await;
@@ -122,6 +151,10 @@ async fn managed_objects_are_changed_by_the_operator_only() {
     let nothing: [String; 0] = [];
     assert_eq!(authorizer::wrong_answers(&alice, false).await, nothing);
     assert_eq!(authorizer::wrong_answers(&exempt, true).await, nothing);
+    for (scheduler, acts) in authorizer::SCHEDULERS {
+        let client = user(scheduler).await;
+        assert_eq!(authorizer::denied_acts(&client, acts).await, nothing, "{scheduler}");
+    }
 
     // What says that it is managed and belongs to no set is nobody's to protect.
     let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator" });
@@ -163,6 +196,14 @@ async fn managed_objects_are_changed_by_the_operator_only() {
     };
     assert!(again.env.clock.timeout(support::DEADLINE, allowed).await.is_some());
     again.stop().await;
+
+    // Switched off, it is not registered any more.
+    let off = world.operator(Setup::default()).await;
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let path = format!("{configurations}/authorizer-webhook-outside");
+    let registered = send(&alice, Method::GET, &path, &Value::Null).await;
+    assert!(registered.unwrap_err().starts_with("404 "));
+    off.stop().await;
 }
 
 // === webhooks that do not work ===
@@ -213,7 +254,7 @@ async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
         { "op": "replace", "path": "/webhooks/0/clientConfig/url", "value": url },
         { "op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 1 },
     ]);
-    let path = format!("{configurations}/podcliqueset-validating-webhook");
+    let path = format!("{configurations}/podcliqueset-validating-webhook-outside");
     send(client, Method::PATCH, &path, &slow).await.unwrap();
     until_refused_by(client, VALIDATING).await;
     refused(client, VALIDATING, "context deadline exceeded").await;
@@ -273,9 +314,9 @@ async fn a_set_that_breaks_the_rules_of_today_can_be_deleted() {
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let client = mirror.client();
     for path in [
-        format!("{configurations}/podcliqueset-validating-webhook"),
+        format!("{configurations}/podcliqueset-validating-webhook-outside"),
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/\
-         podcliqueset-defaulting-webhook"
+         podcliqueset-defaulting-webhook-outside"
             .to_owned(),
     ] {
         send(client, Method::DELETE, &path, &Value::Null).await.unwrap();
@@ -299,6 +340,12 @@ async fn a_set_that_breaks_the_rules_of_today_can_be_deleted() {
 
 // === installation ===
 
+/// Does what the token controller of Kubernetes does.
+async fn fill_token(namespace: &Namespace, secret: &str) {
+    namespace.until_is("the Secret is there", |state| state.get(SECRETS, secret).is_some()).await;
+    namespace.patch(SECRETS, secret, json!({ "data": { "token": "dG9rZW4=" } })).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
@@ -310,21 +357,28 @@ async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
     namespace.create(SETS, &set).await;
 
-    let error = namespace
-        .until("the problem is told", |state| {
-            let clique = state.get(CLIQUES, "x-0-b")?;
-            clique["status"]["lastErrors"].get(0).cloned()
-        })
-        .await;
-    assert_eq!(error["code"], "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING");
-    let description = text(&error["description"]);
-    assert!(description.contains("GROVE_INIT_CONTAINER_IMAGE"), "{description}");
-    namespace.until_is("others are made", |state| state.of(PODS).len() == 1).await;
+    let reported = async |kind: Kind, name: &str| {
+        let error = namespace
+            .until("the problem is reported", |state| {
+                let errors = state.get(kind, name)?["status"]["lastErrors"].clone();
+                let code = "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING";
+                errors.as_array()?.iter().find(|error| error["code"] == code).cloned()
+            })
+            .await;
+        let description = text(&error["description"]);
+        assert!(description.contains("GROVE_INIT_CONTAINER_IMAGE"), "{description}");
+    };
+    reported(SETS, "x").await;
+    namespace.until_is("the first clique has its pod", |state| state.of(PODS).len() == 1).await;
+    // Nothing fills in tokens here.
+    fill_token(&namespace, "x-ic-sat").await;
+    reported(CLIQUES, "x-0-b").await;
     operator.stop().await;
 
     let operator = world.operator(Setup::default()).await;
     namespace.until_is("all are made", |state| state.of(PODS).len() == 2).await;
     namespace.until_field(CLIQUES, "x-0-b", "/status/lastErrors", json!(null)).await;
+    namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
     operator.stop().await;
 }
 
@@ -333,15 +387,104 @@ async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
 async fn the_installation_is_accepted_as_it_is() {
     let options = ClusterOptions { parts: Parts::ApiServer, ..ClusterOptions::default() };
     let cluster = Cluster::start(options).unwrap();
-    let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
     // Twice: an upgrade is the same command.
     for _ in 0..2 {
-        cluster.kubectl(&["apply", "--server-side", "-k", deploy]).unwrap();
+        cluster.kubectl(&["apply", "--server-side", "-k", DEPLOY]).unwrap();
     }
+
+    // The namespace enforces the restricted Pod Security Standard, for pods of the Deployment too.
+    let level = "jsonpath={.metadata.labels.pod-security\\.kubernetes\\.io/enforce}";
+    let level = cluster.kubectl(&["get", "namespace", NAMESPACE, "-o", level]).unwrap();
+    assert_eq!(level.trim(), "restricted");
+    let args = ["get", "deployment", "grove-operator", "-n", NAMESPACE, "-o", "json"];
+    let deployment: Value = serde_json::from_str(&cluster.kubectl(&args).unwrap()).unwrap();
+    let template = &deployment["spec"]["template"];
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "operator", "namespace": NAMESPACE }, "spec": template["spec"],
+    });
+    let create = ["create", "--dry-run=server", "-f", "-"];
+    cluster.kubectl_with_stdin(&create, &pod.to_string()).unwrap();
+    let mut loose = pod;
+    loose["spec"]["securityContext"] = json!({});
+    let refused = cluster.kubectl_with_stdin(&create, &loose.to_string()).unwrap_err();
+    assert!(format!("{refused:#}").contains("violates PodSecurity"), "{refused:#}");
 
     let args = ["get", "configmap", "grove-operator", "-n", NAMESPACE, "-o"];
     let path = ["jsonpath={.data.config\\.yaml}"];
     let configuration = cluster.kubectl(&[&args[..], &path].concat()).unwrap();
     OperatorConfiguration::from_yaml(&configuration).unwrap();
+}
+
+/// The webhook configurations that exist.
+async fn configurations(client: &kube::Client) -> Vec<String> {
+    let mut names = Vec::new();
+    for plural in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
+        let list = send(client, Method::GET, &path, &Value::Null).await.unwrap();
+        names.extend(list["items"].as_array().unwrap().iter().map(support::mirror::name_of));
+    }
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
+    let world = World::api_server();
+    let client = world.cluster.admin().client().await.unwrap();
+    let install = ["apply", "--server-side", "-k", DEPLOY];
+    let inside = ["podcliqueset-defaulting-webhook", "podcliqueset-validating-webhook"];
+    let outside = inside.map(|name| format!("{name}-outside"));
+
+    // Outside, where there is an installation.
+    world.cluster.kubectl(&install).unwrap();
+    assert_eq!(configurations(&client).await, inside);
+    let operator = world.operator(Setup::default()).await;
+    assert_eq!(configurations(&client).await, outside);
+    let path = SETS.in_namespace("default");
+    // A change of the configurations works some time after it is stored.
+    let admitted = async {
+        while send(&client, Method::POST, &path, &sets::small("x")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(operator.env.clock.timeout(support::DEADLINE, admitted).await.is_some());
+    operator.stop().await;
+
+    // An installation, where there was an operator outside.
+    world.cluster.kubectl(&install).unwrap();
+    let setup = Setup { install_crds: false, ..Setup::default() };
+    let (service, clock) = (grove_operator::WebhookAddress::Service, Clock::system());
+    let operator = world.start_operator_behind(service, clock, setup).await;
+    let taken_over = async {
+        while configurations(&client).await != inside {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(Clock::system().timeout(support::DEADLINE, taken_over).await.is_some());
+    operator.stop().await;
+
+    // What is not the operator's is not taken over, and it is named.
+    let webhook = json!({
+        "name": "pods.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": { "url": "https://127.0.0.1:1/" },
+    });
+    let foreign = world.apply(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": outside[1] }, "webhooks": [webhook],
+    }));
+    let foreign: Value = serde_json::from_str(&foreign.unwrap()).unwrap();
+    let operator = world.start_operator(Setup::default()).await;
+    let problem = format!("ValidatingWebhookConfiguration {} already exists", outside[1]);
+    let reported = async {
+        while !format!("{:?}", operator.env.readiness.missing()).contains(&problem) {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(operator.env.clock.timeout(support::DEADLINE, reported).await.is_some());
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let after = send(&client, Method::GET, &format!("{path}/{}", outside[1]), &Value::Null).await;
+    assert_eq!(after.unwrap()["metadata"]["uid"], foreign["metadata"]["uid"]);
+    operator.stop().await;
 }

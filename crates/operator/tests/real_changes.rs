@@ -6,6 +6,7 @@
 //! |---|---|
 //! | too few scheduled, too few good; what starts counts; the time is that of the first breach | `lost`, `recovered` |
 //! | terminated after the delay, once; all pods lost is told; the end is told | `lost` |
+//! | up for a moment and lost: terminated as well | `brief` |
 //! | back in time, flapping, never scheduled: stays | `recovered`, `flaps` |
 //! | the delay: refused at 0, four hours when unset, made longer and shorter while it runs | `delays` |
 //! | not judged during an update; `OnDelete` does not suspend it | `delays`, `one_by_one`, `groups` |

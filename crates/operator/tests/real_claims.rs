@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use grove_api::testkit::foreign_crds;
 use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{CLAIM_TEMPLATES, CLAIMS, CLIQUES, DOMAINS, EVENTS, GROUPS, Kind, PODS, SETS};
+use support::kinds::{
+    CLAIM_TEMPLATES, CLAIMS, CLIQUES, DOMAINS, EVENTS, GANGS, GROUPS, Kind, PODS, SETS,
+};
 use support::mirror::{Namespace, State, condition, name_of, send, text};
 use support::sets::{self, with_replicas};
 use support::{RBAC, Setup, World, devices};
@@ -137,6 +139,23 @@ async fn a_missing_template_is_told_and_noticed(
             })
         })
         .await;
+    // Nobody is released before the claims exist that pods of the gang name.
+    namespace
+        .until_is("the gang waits for its claims", |state| {
+            let gang = state.get(GANGS, "x-0");
+            let waits = |gang: &Value| {
+                let initialized = condition(gang, "Initialized");
+                initialized["status"] == "False"
+                    && text(&initialized["message"]).starts_with("ResourceClaim x-0-beside")
+            };
+            gang.is_some_and(|gang| waits(gang)) && state.of(PODS).len() == 5
+        })
+        .await;
+    let gates = namespace.look(|state| {
+        let pods = state.of(PODS);
+        pods.iter().filter(|pod| !pod["spec"]["schedulingGates"].is_null()).count()
+    });
+    assert_eq!(gates, 5);
     let templates = CLAIM_TEMPLATES.in_namespace("claims");
     let template = devices::template("beside");
     send(mirror.client(), Method::POST, &templates, &template).await.unwrap();

@@ -109,6 +109,7 @@ async fn undisturbed(world: &World, mirror: &Mirror) -> Vec<Picture> {
         phase.act(&namespace).await;
         phase.until_done(&namespace).await;
         world.settled(mirror).await;
+        namespace.until_gangs_run().await;
         pictures.push(namespace.picture());
     }
     pictures

@@ -55,6 +55,10 @@ async fn run(kube: Kube, gates: Gates, kinds: &[Kind], tables: &[&[Rule]]) {
     let cases = cases(&bench, tables.iter().copied().flatten());
     support::cases::run(cases).await.assert_none();
     gangs::minimum::changed(&bench, operator).await;
+    // The same on every cluster, so one of them is enough.
+    if gates == Gates::Cautious {
+        gangs::refused::held_back(&bench).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

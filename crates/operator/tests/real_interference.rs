@@ -338,6 +338,7 @@ async fn what_others_break_is_repaired_and_what_is_theirs_stays() {
     let mirror = Arc::new(world.mirror().await);
     let namespace = deploy(&mirror, "undisturbed").await;
     world.settled(&mirror).await;
+    namespace.until_gangs_run().await;
     let undisturbed = Arc::new(namespace.picture());
 
     let mut cases: Vec<Case> = Vec::new();

@@ -161,9 +161,12 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
     let error = world.start_operator(setup(PROFILES)).await.ended().await;
     assert!(error.to_string().contains("install Volcano 1.14 or newer"), "{error}");
     world.install(&foreign_crds::volcano());
+    let event = "/api/v1/namespaces/default/events/podgroups.scheduling.volcano.sh.grove-operator";
+    let client = world.cluster.admin().client().await.unwrap();
+    let event = send(&client, Method::GET, event, &Value::Null).await.unwrap();
+    assert_eq!(event["reason"], "VolcanoCapabilityUnavailable");
 
     // There before the operator, which therefore knows them when it is ready.
-    let client = world.cluster.admin().client().await.unwrap();
     for (name, state) in [("batch", "Open"), ("full", "Closed")] {
         let queues = "/apis/scheduling.volcano.sh/v1beta1/queues";
         let queue = json!({
@@ -188,11 +191,32 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
         let expected = format!("volcano queue \"{queue}\" {reason}");
         assert!(refused.contains(&expected), "{refused}");
     }
+    // A group of another owner stays as it is, and goes before ours can come.
+    let foreign = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": { "name": "x-0" }, "spec": { "minMember": 7 },
+    });
+    let path = VOLCANO_GROUPS.in_namespace("volcano");
+    let foreign = send(&client, Method::POST, &path, &foreign).await.unwrap();
     namespace.create(SETS, &in_queue("batch")).await;
+    namespace
+        .until_is("the set reports the group in the way", |state| {
+            let set = state.get(SETS, "x").map(|set| set["status"]["conditions"].to_string());
+            set.is_some_and(|text| text.contains("x-0 is not owned by PodGang volcano/x-0"))
+        })
+        .await;
+    let path = format!("{path}/x-0");
+    let after = send(&client, Method::GET, &path, &Value::Null).await.unwrap();
+    assert_eq!(after["metadata"]["resourceVersion"], foreign["metadata"]["resourceVersion"]);
+    send(&client, Method::DELETE, &path, &Value::Null).await.unwrap();
     let groups = world.mirror_of(&[VOLCANO_GROUPS]).await.namespace("volcano");
     groups
         .until_is("every gang has its group", |state| {
-            state.names(VOLCANO_GROUPS) == ["x-0", "x-0-decode-0"]
+            let ours = |name: &str| {
+                let group = state.get(VOLCANO_GROUPS, name);
+                group.is_some_and(|group| !group["metadata"]["ownerReferences"].is_null())
+            };
+            ["x-0", "x-0-decode-0"].into_iter().all(ours)
         })
         .await;
     let group = groups.object(VOLCANO_GROUPS, "x-0");

@@ -69,6 +69,7 @@ async fn objects(mirror: &Mirror, namespace: &str, set: &Value, pods: usize) -> 
     let here = mirror.namespace(namespace);
     here.create(SETS, set).await;
     here.until_complete(pods).await;
+    here.until_gangs_run().await;
     let hosts = here.look(|state| state.of(PODS).len());
     assert_eq!(hosts, pods);
     let mut picture = here.picture();

@@ -17,6 +17,10 @@
 mod api;
 #[path = "simulation/cluster.rs"]
 mod cluster;
+#[path = "simulation/errors.rs"]
+mod errors;
+#[path = "simulation/health.rs"]
+mod health;
 #[path = "support/judge.rs"]
 mod judge;
 
@@ -67,8 +71,6 @@ async fn settled(nodes: &[usize], set: Value) -> Cluster {
     let mut cluster = Cluster::new(nodes).await;
     cluster.create(set);
     cluster.until_settled(60).await;
-    // Long enough that a change of conditions is not taken for their first value.
-    cluster.run(10).await;
     cluster.deleted.clear();
     cluster
 }

@@ -117,14 +117,23 @@ impl View for TypedPod {
     }
 }
 
+/// What a cached pod may cost. The benchmark fails beyond it.
+const BUDGET_KIB: f64 = 2.0;
+
 fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     // Cargo passes `--bench` to every benchmark.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.as_slice() {
         [] => runtime.block_on(measure_all()),
-        [kubeconfig, kind] if kind == "narrow" => runtime.block_on(measure::<PodView>(kubeconfig)),
-        [kubeconfig, kind] if kind == "typed" => runtime.block_on(measure::<TypedPod>(kubeconfig)),
+        [kubeconfig, kind] if kind == "narrow" => {
+            let per_pod = runtime.block_on(measure::<PodView>(kubeconfig))?;
+            ensure!(per_pod <= BUDGET_KIB, "{per_pod:.2} KiB per pod, more than {BUDGET_KIB} KiB");
+            Ok(())
+        }
+        [kubeconfig, kind] if kind == "typed" => {
+            runtime.block_on(measure::<TypedPod>(kubeconfig)).map(drop)
+        }
         other => anyhow::bail!("unexpected arguments {other:?}"),
     }
 }
@@ -213,7 +222,7 @@ fn pod(index: u32) -> Write {
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-async fn measure<T: View>(kubeconfig: &str) -> anyhow::Result<()> {
+async fn measure<T: View>(kubeconfig: &str) -> anyhow::Result<f64> {
     let client = client(kubeconfig).await?;
     // Warm up connection, TLS and allocator before the first reading.
     client.apiserver_version().await?;
@@ -231,7 +240,7 @@ async fn measure<T: View>(kubeconfig: &str) -> anyhow::Result<()> {
     ensure!(store.by(by_gang, "inference-7").len() == 8, "the index works");
     let per_pod = f64::from(u32::try_from(added / 1024)?) / f64::from(COUNT);
     println!("{per_pod:.2} KiB per pod ({} MiB in all)", added / 1024 / 1024);
-    Ok(())
+    Ok(per_pod)
 }
 
 fn resident_bytes() -> anyhow::Result<u64> {

@@ -37,8 +37,9 @@ impl<T: View> CacheBuilder<T> {
         self.store.index(of)
     }
 
-    /// The API server may not serve the kind, or not to us: then the cache is empty, and is filled when
-    /// it does.
+    /// The API server may not serve the kind, or not to us. The cache is then empty and counts as
+    /// synced. When the server stops serving the kind, the cache keeps its objects until discovery
+    /// confirms that the kind is gone; see [`Presence`](crate::store::Presence).
     #[must_use]
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }

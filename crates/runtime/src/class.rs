@@ -1,6 +1,8 @@
 //! What an error means for the work queue. Only the class decides about retries; nobody matches on
 //! error texts.
 
+use crate::clock::Instant;
+
 /// The six kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -39,6 +41,12 @@ pub trait Classed: std::error::Error {
 
     /// How long the server asked us to stay away, if it did.
     fn retry_after(&self) -> Option<std::time::Duration> {
+        None
+    }
+
+    /// When to run the key again at the latest, whatever the class says: a deadline that goes on in spite
+    /// of the error, or a status that is held back.
+    fn due(&self) -> Option<Instant> {
         None
     }
 }

@@ -110,6 +110,14 @@ struct Unseen {
     mark: Mark,
 }
 
+/// What a failed run means for its key.
+#[derive(Clone, Copy)]
+struct Failed {
+    class: Class,
+    retry_after: Option<Duration>,
+    due: Due,
+}
+
 struct Outcome<K, E> {
     ticket: Ticket<K>,
     started: Instant,
@@ -209,38 +217,41 @@ impl<K: Key> Controller<K> {
             Ok(Ok(due)) => Ok(due),
             Ok(Err(error)) => {
                 self.log(&ticket, error.class(), &error);
-                Err((error.class(), error.retry_after()))
+                Err(Failed {
+                    class: error.class(),
+                    retry_after: error.retry_after(),
+                    due: error.due(),
+                })
             }
             Err(panic) => {
                 tracing::error!(controller = self.name, key = ?ticket.key, panic, "panicked");
-                Err((Class::Bug, None))
+                Err(Failed { class: Class::Bug, retry_after: None, due: None })
             }
         };
-        let measured = ended.map(|_| ()).map_err(|(class, _)| class);
+        let measured = ended.map(|_| ()).map_err(|failed| failed.class);
         self.metrics.reconciled(self.name, measured, ticket.waited, now.since(started));
         let ended = self.next(ended, ticket.failures + 1, now);
         self.hold(&ticket.key, ended, &fence, now);
         measured == Err(Class::Fenced)
     }
 
-    fn next(
-        &self,
-        ended: Result<Due, (Class, Option<Duration>)>,
-        failures: u32,
-        now: Instant,
-    ) -> Ended {
-        let backoff = Backoff::RECONCILE;
-        let wait = match ended {
+    fn next(&self, ended: Result<Due, Failed>, failures: u32, now: Instant) -> Ended {
+        let Failed { class, retry_after, due } = match ended {
             Ok(due) => return Ended::Done { due },
-            Err((Class::Invalid, _)) => return Ended::Done { due: None },
-            Err((Class::Fenced, _)) => return Ended::Returned,
-            Err((Class::Conflict | Class::Transient, retry_after)) => {
+            Err(failed) => failed,
+        };
+        let backoff = Backoff::RECONCILE;
+        let wait = match class {
+            Class::Invalid => return Ended::Done { due },
+            Class::Fenced => return Ended::Returned,
+            Class::Conflict | Class::Transient => {
                 backoff.after(failures, &self.rng).max(retry_after.unwrap_or_default())
             }
-            Err((Class::Denied, _)) => backoff.after(failures + DENIED_DOUBLINGS, &self.rng),
-            Err((Class::Bug, _)) => self.rng.jitter(backoff.max),
+            Class::Denied => backoff.after(failures + DENIED_DOUBLINGS, &self.rng),
+            Class::Bug => self.rng.jitter(backoff.max),
         };
-        Ended::Failed { retry_at: now + wait }
+        let retry_at = now + wait;
+        Ended::Failed { retry_at: due.map_or(retry_at, |due| due.min(retry_at)) }
     }
 
     /// Gives the key back to the queue, held if there are writes that the caches have not seen.

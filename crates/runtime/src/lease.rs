@@ -5,7 +5,11 @@
 //! own monotonic clock, and the holder stops acting `renew_deadline` after it *sent* its last
 //! successful renewal. Since `renew_deadline < lease_duration`, the holder has stopped before
 //! anybody may take over, however long either process was paused. Every update carries the
-//! resourceVersion that was observed, so of two takers one loses.
+//! resourceVersion that was observed, so of two takers one loses. A holder whose update meets a conflict
+//! reads the lease again and goes on while it is still the holder: others may label the lease.
+//!
+//! An orderly stop releases the lease, and another process leads within its next `retry_period`. After
+//! a kill it has to wait for `lease_duration` and up to one `retry_period`.
 //!
 //! [`Leadership`] is what the rest of the process sees: the writer asks it right before each write.
 //! Followers keep their caches warm and wait in [`Leadership::acquired`].
@@ -25,6 +29,9 @@ use crate::process::Env;
 use crate::resource::{ObjectKey, Resource};
 use crate::rng::Rng;
 use crate::tasks::Shutdown;
+
+/// How often one attempt writes: more conflicts in a row are reported as a failure.
+const WRITES: usize = 3;
 
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
@@ -139,7 +146,7 @@ impl LeaseConfig {
     }
 }
 
-/// The lease as last seen, and when (on our clock) it was first seen like that.
+/// The lease as last seen, and when (on our clock) its spec was first seen like that.
 #[derive(Clone, Debug)]
 struct Observed {
     lease: Value,
@@ -149,10 +156,6 @@ struct Observed {
 impl Observed {
     fn holder(&self) -> &str {
         self.lease["spec"]["holderIdentity"].as_str().unwrap_or_default()
-    }
-
-    fn resource_version(&self) -> &Value {
-        &self.lease["metadata"]["resourceVersion"]
     }
 }
 
@@ -237,28 +240,52 @@ impl Elector {
     /// One look at the lease and, where it is ours to change, one write. Whether we hold it now.
     async fn attempt(&mut self) -> Result<bool, kube::Error> {
         // The holder writes on what it last saw; everybody else looks first.
-        let holds = self.observed.as_ref().is_some_and(|o| o.holder() == self.config.identity);
-        if !holds || self.failing {
+        if !self.holds() || self.failing {
             self.observe().await?;
         }
-        let now = self.clock.now();
-        let wanted = match step(self.observed.as_ref(), &self.config, now) {
-            Step::Wait => return Ok(false),
-            Step::Create => self.new_lease(),
-            Step::Renew => self.renewed(),
-            Step::Take => self.taken(),
+        let desired = |elector: &Self| match elector.step() {
+            Step::Wait => None,
+            Step::Create => Some(elector.new_lease()),
+            Step::Renew => Some(elector.renewed()),
+            Step::Take => Some(elector.taken()),
         };
-        match self.put(&wanted).await {
-            Ok(lease) => {
-                self.observed = Some(Observed { lease, since: now });
-                Ok(true)
+        self.write(desired).await
+    }
+
+    /// Writes what `desired` makes of the observed lease. After a conflict the holder reads the lease
+    /// and writes again; everybody else has lost to another process. Whether it was written.
+    async fn write(
+        &mut self,
+        desired: impl Fn(&Self) -> Option<Value>,
+    ) -> Result<bool, kube::Error> {
+        let mut writes = 0;
+        loop {
+            let Some(lease) = desired(self) else { return Ok(false) };
+            let since = self.clock.now();
+            writes += 1;
+            match self.put(&lease).await {
+                Ok(lease) => {
+                    self.observed = Some(Observed { lease, since });
+                    return Ok(true);
+                }
+                Err(kube::Error::Api(status)) if status.code == 409 && writes < WRITES => {
+                    self.observe().await?;
+                    if !self.holds() {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(error),
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                self.observe().await?;
-                Ok(false)
-            }
-            Err(error) => Err(error),
         }
+    }
+
+    fn step(&self) -> Step {
+        step(self.observed.as_ref(), &self.config, self.clock.now())
+    }
+
+    /// Whether the lease was ours when it was last observed.
+    fn holds(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.holder() == self.config.identity)
     }
 
     async fn observe(&mut self) -> Result<(), kube::Error> {
@@ -276,11 +303,10 @@ impl Elector {
         };
         // Counted from the answer, not from the question: the record may have been renewed while
         // the question was on its way.
-        let seen = Observed { lease, since: self.clock.now() };
-        let unchanged = |old: &Observed| old.resource_version() == seen.resource_version();
-        if !self.observed.as_ref().is_some_and(unchanged) {
-            self.observed = Some(seen);
-        }
+        // Only the spec is the holder's: a label that another program adds is no renewal.
+        let known = self.observed.take().filter(|known| known.lease["spec"] == lease["spec"]);
+        let since = known.map_or_else(|| self.clock.now(), |known| known.since);
+        self.observed = Some(Observed { lease, since });
         Ok(())
     }
 
@@ -388,20 +414,24 @@ impl Elector {
         if !leading {
             return;
         }
-        let lease = self.observed_with(&json!({
-            "holderIdentity": "",
-            "leaseDurationSeconds": 1,
-            "renewTime": self.now_text(),
-        }));
-        let clock = self.clock.clone();
-        match clock.timeout(self.config.request_timeout(), self.put(&lease)).await {
-            Some(Ok(_)) => tracing::info!(lease = %self.config.lease, "released"),
+        let released = |elector: &Self| {
+            Some(elector.observed_with(&json!({
+                "holderIdentity": "",
+                "leaseDurationSeconds": 1,
+                "renewTime": elector.now_text(),
+            })))
+        };
+        let (clock, timeout) = (self.clock.clone(), self.config.request_timeout());
+        match clock.timeout(timeout, self.write(released)).await {
+            Some(Ok(true)) => tracing::info!(lease = %self.config.lease, "released"),
+            Some(Ok(false)) => {
+                tracing::info!(lease = %self.config.lease, "held by another process");
+            }
             Some(Err(error)) => {
                 tracing::warn!(%error, "could not release the lease; it will expire");
             }
             None => tracing::warn!("could not release the lease in time; it will expire"),
         }
-        self.observed = None;
     }
 }
 

@@ -3,7 +3,8 @@
 //! A process is a future over an [`Env`]. It starts its parts as [`Stage`]s, for example lease,
 //! caches, events, servers, controllers, and they stop in reverse: no new work, running work done,
 //! connections drained, events sent, and only then the lease given up. A part that panics ends the
-//! process; dropping the process is a crash.
+//! process in the same order. A part that does not stop in time is dropped, and the parts after it still
+//! get a moment, so that the lease is released however the process ends. Dropping the process is a crash.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,6 +14,9 @@ use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::rng::Rng;
 use crate::tasks::{Shutdown, Spawner, Tasks};
+
+/// What a part gets at least to stop, when others have used up the time of the process.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
 
 /// What every process is handed instead of reaching for it.
 #[derive(Clone, Debug)]
@@ -121,31 +125,37 @@ impl Process {
     }
 
     /// Runs until a stop is asked for or a part panics, then stops the parts in order.
-    pub async fn run(self) -> Result<(), ProcessError> {
+    pub async fn run(mut self) -> Result<(), ProcessError> {
+        let mut outcome = self.until_stop().await;
+        let deadline = self.env.clock.now() + self.grace;
+        while let Some((stage, tasks)) = self.stages.pop() {
+            tracing::debug!(stage = stage.name, "stopping");
+            stage.shutdown.start();
+            let left = deadline.since(self.env.clock.now()).max(LEAST_GRACE);
+            if self.env.clock.timeout(left, tasks.join()).await.is_none() && outcome.is_ok() {
+                let stuck = ProcessError::StuckAtShutdown { stage: stage.name, grace: self.grace };
+                tracing::warn!("{stuck}");
+                outcome = Err(stuck);
+            }
+            // What is stuck does not act any more when the next part, the lease at last, stops.
+            drop(tasks);
+        }
+        outcome
+    }
+
+    async fn until_stop(&self) -> Result<(), ProcessError> {
         let panicked =
             futures::future::select_all(self.stages.iter().map(|(stage, tasks)| {
                 Box::pin(async move { (stage.name, tasks.panicked().await) })
             }));
-        let mut outcome = tokio::select! {
+        tokio::select! {
             biased;
             () = self.env.shutdown.requested() => Ok(()),
             ((stage, message), ..) = panicked, if !self.stages.is_empty() => {
                 tracing::error!(stage, message, "panicked, stopping");
                 Err(ProcessError::Panicked { stage, message })
             }
-        };
-        let deadline = self.env.clock.now() + self.grace;
-        for (stage, tasks) in self.stages.iter().rev() {
-            tracing::debug!(stage = stage.name, "stopping");
-            stage.shutdown.start();
-            let left = deadline.since(self.env.clock.now());
-            if self.env.clock.timeout(left, tasks.join()).await.is_none() && outcome.is_ok() {
-                let stuck = ProcessError::StuckAtShutdown { stage: stage.name, grace: self.grace };
-                tracing::warn!("{stuck}");
-                outcome = Err(stuck);
-            }
         }
-        outcome
     }
 }
 
@@ -168,6 +178,7 @@ pub async fn signalled_twice(shutdown: &Shutdown) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -214,14 +225,47 @@ mod tests {
         assert_eq!(env.clock.now(), crate::clock::Instant::START + Duration::from_secs(5));
     }
 
+    /// A lease that takes a second to be released, and whether it was.
+    fn lease(process: &mut Process, env: &Env) -> Arc<AtomicBool> {
+        let released = Arc::new(AtomicBool::new(false));
+        let (release, clock) = (released.clone(), env.clock.clone());
+        process.stage("lease").spawn(|shutdown| async move {
+            shutdown.requested().await;
+            clock.sleep(Duration::from_secs(1)).await;
+            release.store(true, Ordering::SeqCst);
+        });
+        released
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_a_part_ends_the_process() {
-        let mut process = Process::new(env(), Duration::from_secs(5));
-        process.stage("lease").spawn(|shutdown| async move { shutdown.requested().await });
+    async fn a_panic_in_a_part_ends_the_process_and_releases_the_lease() {
+        let env = env();
+        let mut process = Process::new(env.clone(), Duration::from_secs(5));
+        let released = lease(&mut process, &env);
         process.stage("caches").spawn(|_| async { panic!("out of luck") });
 
         let error = process.run().await.unwrap_err();
 
         assert_eq!(error.to_string(), "caches panicked: out of luck");
+        assert!(released.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_part_is_dropped_before_the_lease_is_released() {
+        let env = env();
+        let mut process = Process::new(env.clone(), Duration::from_secs(5));
+        let released = lease(&mut process, &env);
+        let acts = Arc::new(());
+        let held = acts.clone();
+        process.stage("controllers").spawn(|_| async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        });
+
+        env.shutdown.start();
+        process.run().await.unwrap_err();
+
+        assert!(released.load(Ordering::SeqCst));
+        assert_eq!(Arc::strong_count(&acts), 1);
     }
 }

@@ -96,13 +96,18 @@ impl Resource {
 
     /// URL path of the collection: of one namespace, or of the whole cluster for an empty one.
     pub fn path(&self, namespace: &str) -> String {
-        let root = if self.group.is_empty() { "/api" } else { "/apis" };
-        let api_version = self.api_version();
+        let version = self.discovery_path();
         if namespace.is_empty() {
-            format!("{root}/{api_version}/{}", self.plural)
+            format!("{version}/{}", self.plural)
         } else {
-            format!("{root}/{api_version}/namespaces/{namespace}/{}", self.plural)
+            format!("{version}/namespaces/{namespace}/{}", self.plural)
         }
+    }
+
+    /// URL path of the list of all resources of the same group and version.
+    pub(crate) fn discovery_path(&self) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        format!("{root}/{}", self.api_version())
     }
 }
 
@@ -182,6 +187,8 @@ mod tests {
         );
         assert_eq!(gangs.path(""), "/apis/scheduler.grove.io/v1alpha1/podgangs");
         assert_eq!(Resource::of::<Node>().path(""), "/api/v1/nodes");
+        assert_eq!(gangs.discovery_path(), "/apis/scheduler.grove.io/v1alpha1");
+        assert_eq!(Resource::of::<Node>().discovery_path(), "/api/v1");
         assert_eq!(gangs.qualified_name(), "podgangs.scheduler.grove.io");
     }
 }

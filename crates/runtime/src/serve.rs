@@ -1,31 +1,38 @@
 //! Serves an axum [`Router`] over TLS or plain HTTP.
 //!
-//! The accept loop is our own: it swaps certificates under load, caps connections, gives slow
-//! handshakes a deadline and drains on shutdown. The listener lives in the future that
+//! The accept loop is our own: it swaps certificates under load, caps connections, gives handshakes and
+//! first requests a deadline and drains on shutdown. When all [`Places`] are taken, a new connection
+//! evicts an idle one. Every server has places of its own. The listener lives in the future that
 //! [`Server::run`] returns and every connection in a task of its [`Stage`], so dropping the process
 //! closes all of them. A handler that panics loses its connection, not the process.
 //!
 //! The connection timers of HTTP keep-alive are tokio's own; every deadline that decides about a
 //! request uses the clock of the [`Env`].
 
+mod places;
+
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
+use self::places::{Answer, Place, Places, Requests};
 use crate::certificates::ServingCertificate;
 use crate::process::{Env, Stage};
 use crate::tasks::{Spawner, panic_message};
@@ -33,8 +40,7 @@ use crate::tasks::{Spawner, panic_message};
 /// Pause after a failed accept: the usual cause is a process out of file descriptors, and trying
 /// again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// A client that sends no request for this long is let go, so that idle connections cannot use up
-/// the places.
+/// A client that has sent requests and sends no more for this long is disconnected.
 const IDLE: Duration = Duration::from_secs(120);
 
 /// Where and how to serve.
@@ -48,7 +54,10 @@ pub struct ServeConfig {
     pub port: u16,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// Connections served at once; further ones wait to be accepted.
+    /// How long a connection may last without a request.
+    pub first_request_timeout: Duration,
+    /// Connections served at once. A further one evicts the one that is idle for the longest time, or
+    /// waits to be accepted while all have requests in flight.
     pub max_connections: usize,
     /// How long a connection is used before the client is asked to open another one. An API server
     /// sends every review over one HTTP/2 connection, so without this one replica would get all of
@@ -65,7 +74,8 @@ impl ServeConfig {
             name,
             host: host.into(),
             port,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(5),
+            first_request_timeout: Duration::from_secs(5),
             max_connections: 512,
             max_age: Duration::from_secs(600),
             drain: Duration::from_secs(5),
@@ -139,7 +149,7 @@ impl Server {
         tracing::info!(
             serving = config.name, address = %self.address, tls = certificate.is_some(), "serving"
         );
-        let places = Arc::new(Semaphore::new(config.max_connections));
+        let places = Places::new(config.max_connections);
         let connections = Connections {
             config: config.clone(),
             router,
@@ -151,9 +161,8 @@ impl Server {
             connections.start(stream, place);
         }
         drop(self.listener);
-        // Every connection gives its place back when it ends, at the latest at its drain deadline.
-        let all = u32::try_from(config.max_connections).unwrap_or(u32::MAX);
-        let _ = places.acquire_many(all).await;
+        // Every connection ends at its drain deadline at the latest.
+        places.all_left().await;
         tracing::info!(serving = config.name, "stopped serving");
     }
 }
@@ -170,16 +179,11 @@ struct Connections {
 
 impl Connections {
     /// The next connection and its place, or `None` when no more are wanted.
-    async fn accept(
-        &self,
-        listener: &TcpListener,
-        places: &Arc<Semaphore>,
-    ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    async fn accept(&self, listener: &TcpListener, places: &Places) -> Option<(TcpStream, Place)> {
         let next = async {
-            let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => return (stream, place),
+                    Ok((stream, _)) => return (stream, places.take().await),
                     Err(error) => {
                         tracing::warn!(serving = self.config.name, %error, "cannot accept connections");
                         self.env.clock.sleep(ACCEPT_PAUSE).await;
@@ -194,7 +198,7 @@ impl Connections {
         }
     }
 
-    fn start(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    fn start(&self, stream: TcpStream, place: Place) {
         let connections = self.clone();
         OwnTasks::of(self).execute(async move {
             // Answers are small and wanted at once.
@@ -202,11 +206,10 @@ impl Connections {
             match connections.tls.clone() {
                 None => {
                     connections.count("accepted");
-                    connections.talk(stream).await;
+                    connections.talk(stream, &place).await;
                 }
-                Some(tls) => connections.talk_tls(&tls, stream).await,
+                Some(tls) => connections.talk_tls(&tls, stream, &place).await,
             }
-            drop(place);
         });
     }
 
@@ -216,17 +219,18 @@ impl Connections {
 
     /// A failed handshake is the client's affair (port scanners, clients without our CA), so it is
     /// counted, but not worth more than a debug line.
-    async fn talk_tls(&self, tls: &TlsAcceptor, stream: TcpStream) {
+    async fn talk_tls(&self, tls: &TlsAcceptor, stream: TcpStream, place: &Place) {
         let handshake = self.env.clock.timeout(self.config.handshake_timeout, tls.accept(stream));
         let handshake = tokio::select! {
             biased;
             handshake = handshake => handshake,
             () = self.stage.shutdown().requested() => return,
+            () = place.evicted() => return self.count("evicted"),
         };
         match handshake {
             Some(Ok(stream)) => {
                 self.count("accepted");
-                Box::pin(self.talk(stream)).await;
+                Box::pin(self.talk(stream, place)).await;
             }
             Some(Err(error)) => {
                 self.count("refused");
@@ -239,27 +243,24 @@ impl Connections {
         }
     }
 
-    async fn talk<S>(&self, stream: S)
+    async fn talk<S>(&self, stream: S, place: &Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = auto::Builder::new(OwnTasks::of(self));
         builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(IDLE / 2);
-        let service = TowerToHyperService::new(self.router.clone());
+        let router = TowerToHyperService::new(self.router.clone());
+        let service = Counted { router, requests: place.requests() };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let last_orders = async {
-            tokio::select! {
-                biased;
-                () = self.stage.shutdown().requested() => {}
-                () = self.env.clock.sleep(self.config.max_age) => {}
-            }
-        };
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => Some(ended),
-            () = last_orders => {
+            end = self.end(place) => {
+                if let End::Unused(result) = end {
+                    return self.count(result);
+                }
                 connection.as_mut().graceful_shutdown();
                 self.env.clock.timeout(self.config.drain, connection.as_mut()).await
             }
@@ -274,6 +275,52 @@ impl Connections {
                 "a request did not finish in time and was dropped"
             ),
         }
+    }
+
+    /// Waits until a connection has to end.
+    async fn end(&self, place: &Place) -> End {
+        let clock = &self.env.clock;
+        let without_request = async {
+            clock.sleep(self.config.first_request_timeout).await;
+            if place.is_used() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.stage.shutdown().requested() => End::InOrder,
+            () = clock.sleep(self.config.max_age) => End::InOrder,
+            () = place.evicted() => {
+                if place.is_used() { End::InOrder } else { End::Unused("evicted") }
+            }
+            () = without_request => End::Unused("timeout"),
+        }
+    }
+}
+
+/// How a connection ends that the client does not end.
+enum End {
+    /// After its requests.
+    InOrder,
+    /// At once, because the client has not sent a request; counted as this.
+    Unused(&'static str),
+}
+
+/// The router, with its requests counted.
+struct Counted {
+    router: TowerToHyperService<Router>,
+    requests: Requests,
+}
+
+impl Service<Request<Incoming>> for Counted {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let in_flight = self.requests.begin();
+        let answer = self.router.call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| Answer::new(body, in_flight))) })
     }
 }
 

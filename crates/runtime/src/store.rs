@@ -38,12 +38,21 @@ pub struct Trouble {
     pub message: String,
 }
 
-impl Trouble {
-    /// Whether a status code says that there is nothing to see: no such kind, or not for us.
-    pub(crate) fn is_absence(code: u16) -> bool {
-        matches!(code, 403 | 404)
-    }
+/// Whether the API server serves the kind of an optional cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It does, and the store has its objects; or the watch has not asked yet.
+    #[default]
+    Served,
+    /// The API server refuses the watch (403 or 404), and discovery does not confirm that the kind
+    /// is gone. The store keeps what it had.
+    Unknown,
+    /// The API server refuses the watch, and discovery does not list the kind. The store is empty.
+    Absent,
 }
+
+/// The [`Presence`] of a kind as it changes.
+pub type PresenceChanges = watch::Receiver<Presence>;
 
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type IndexFn = Box<dyn Fn(&Meta) -> Option<String> + Send + Sync>;
@@ -88,6 +97,7 @@ impl<T: View> StoreBuilder<T> {
             }),
             synced: watch::channel(false).0,
             trouble: watch::channel(None).0,
+            presence: watch::channel(Presence::default()).0,
             resync: Notify::new(),
             demand: Notify::new(),
         }))
@@ -172,6 +182,7 @@ struct Shared<T> {
     followers: Mutex<Followers<T>>,
     synced: watch::Sender<bool>,
     trouble: watch::Sender<Option<Trouble>>,
+    presence: watch::Sender<Presence>,
     resync: Notify,
     demand: Notify,
 }
@@ -305,10 +316,25 @@ impl<T: View> Store<T> {
         self.0.trouble.subscribe()
     }
 
-    /// Whether the API server serves the kind, and to us, as far as is known.
+    /// Whether the API server serves the kind.
+    pub fn presence(&self) -> Presence {
+        *self.0.presence.borrow()
+    }
+
+    /// The same, with its changes.
+    pub fn presence_changes(&self) -> PresenceChanges {
+        self.0.presence.subscribe()
+    }
+
+    /// Whether the presence is [`Presence::Served`].
     pub fn is_served(&self) -> bool {
-        let trouble = self.0.trouble.borrow();
-        !trouble.as_ref().and_then(|trouble| trouble.code).is_some_and(Trouble::is_absence)
+        self.presence() == Presence::Served
+    }
+
+    pub(crate) fn set_presence(&self, presence: Presence) {
+        self.0
+            .presence
+            .send_if_modified(|current| std::mem::replace(current, presence) != presence);
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {

@@ -14,6 +14,12 @@
 //! Lists are always consistent reads, so a restarted process never travels back in time. Deletes
 //! that fell into a gap are found because a list replaces the store. A connection on which nothing
 //! arrives, not even the bookmarks that the server sends every minute, is given up.
+//!
+//! A refusal (403 or 404) of an optional kind proves nothing by itself: permissions come and go, and
+//! API servers of different versions answer differently. The store keeps its objects, with
+//! [`Presence::Unknown`], until discovery confirms that the kind is gone.
+
+mod discovery;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -34,7 +40,7 @@ use crate::health::Part;
 use crate::metrics::Metrics;
 use crate::resource::{ObjectKey, Resource};
 use crate::rng::Rng;
-use crate::store::{Store, Trouble};
+use crate::store::{Presence, Store, Trouble};
 use crate::view::View;
 
 /// The annotation on the bookmark that ends a streamed list.
@@ -236,13 +242,15 @@ impl<T: View> Watcher<T> {
                 Ok(()) => failures = 0,
                 Err(error) => {
                     failures += 1;
-                    let absent = self.optional && error.code().is_some_and(Trouble::is_absence);
                     self.failed(&error, failures);
-                    if absent {
-                        self.show_nothing();
+                    let mut backoff = Backoff::WATCH;
+                    if self.optional
+                        && error.is_refusal()
+                        && self.refused(&error).await == Presence::Absent
+                    {
                         resume = Resume::List;
+                        backoff = Backoff::ABSENT;
                     }
-                    let backoff = if absent { Backoff::ABSENT } else { Backoff::WATCH };
                     self.clock.sleep(backoff.after(failures, &self.rng)).await;
                 }
             }
@@ -264,7 +272,7 @@ impl<T: View> Watcher<T> {
         }
     }
 
-    /// A kind that is not served, or not to us, or that nobody wants yet, has no objects.
+    /// Makes an unsynced or emptied cache ready without objects.
     fn show_nothing(&self) {
         self.store.replace(Vec::new(), &BTreeSet::new(), 0);
         self.readiness.ready();
@@ -375,24 +383,39 @@ impl<T: View> Watcher<T> {
 
     /// Sends a list or watch request and checks that it was accepted.
     async fn open(&self, request: http::Request<Vec<u8>>) -> Result<Body, WatchError> {
+        let (code, body) = self.ask(request).await?;
+        if (200..300).contains(&code) {
+            self.store.set_trouble(None);
+            // Without objects of an earlier list, the kind counts as served once it is listed.
+            if self.store.is_listed() {
+                self.store.set_presence(Presence::Served);
+            }
+            return Ok(body);
+        }
+        Err(self.refusal(code, body).await?)
+    }
+
+    /// Sends a request; status code and body of the answer.
+    async fn ask(&self, request: http::Request<Vec<u8>>) -> Result<(u16, Body), WatchError> {
         let sent = self.client.send(request.map(Body::from));
         let Some(response) = self.clock.timeout(self.config.idle_timeout, sent).await else {
             return Err(WatchError::Idle(self.config.idle_timeout));
         };
         let response = response?;
-        self.metrics.requested("GET", response.status().as_u16());
-        if response.status().is_success() {
-            self.store.set_trouble(None);
-            return Ok(response.into_body());
-        }
         let code = response.status().as_u16();
-        let body = self.whole(response.into_body()).await?;
+        self.metrics.requested("GET", code);
+        Ok((code, response.into_body()))
+    }
+
+    /// The error for an answer that is not a success.
+    async fn refusal(&self, code: u16, body: Body) -> Result<WatchError, WatchError> {
+        let body = self.whole(body).await?;
         let status = serde_json::from_slice::<Status>(&body)
             .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "NotAStatus"));
         if code == 404 {
-            return Err(WatchError::NotServed(self.selection.resource.clone()));
+            return Ok(WatchError::NotServed(self.selection.resource.clone()));
         }
-        Err(WatchError::Api(Box::new(Status { code, ..status })))
+        Ok(WatchError::Api(Box::new(Status { code, ..status })))
     }
 
     async fn whole(&self, body: Body) -> Result<Bytes, WatchError> {
@@ -497,6 +520,7 @@ impl<T: View> Watcher<T> {
         let objects = listing.views.len();
         self.metrics.watch_event(&self.selection.resource, "list");
         self.store.replace(listing.views, &listing.unreadable, version);
+        self.store.set_presence(Presence::Served);
         self.readiness.ready();
         tracing::debug!(kind = %self.selection.resource, objects, version, "listed");
     }
@@ -527,6 +551,11 @@ impl WatchError {
             Self::Api(status) => Some(status.code),
             _ => None,
         }
+    }
+
+    /// Whether the server does not serve the kind, or not to us.
+    fn is_refusal(&self) -> bool {
+        matches!(self.code(), Some(403 | 404))
     }
 
     fn is_expired(&self) -> bool {

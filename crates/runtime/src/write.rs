@@ -3,8 +3,8 @@
 //! A [`Write`] is data: which object, which verb, under which precondition, and why. Plans are made
 //! of writes, so decisions can be compared and printed. The [`Writer`] executes them: it checks
 //! leadership until the bytes are sent, sends under one field manager with a timeout shorter than the
-//! lease's renewal deadline, keeps a bounded number in flight (fewer while the API server asks us
-//! to slow down), notes each write in the reconcile's [`Fence`], and turns every refusal into an
+//! lease's renewal deadline, keeps a bounded number in flight (fewer of a kind in a namespace while the
+//! API server asks us to slow down there), notes each write in the reconcile's [`Fence`], and turns every refusal into an
 //! error with a [class](crate::class::Class).
 //!
 //! The writer never retries: retries belong to the queue, where they are visible and have backoff.
@@ -23,7 +23,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::error::WriteError;
-use self::pace::Pacer;
+use self::pace::{LaneKey, Pacer};
+use self::request::Mode;
 use crate::client::guard::{self, Guard};
 use crate::clock::Clock;
 use crate::fence::{Fence, Mark};
@@ -166,7 +167,8 @@ pub struct Writer {
     clock: Clock,
     metrics: Metrics,
     leadership: Leadership,
-    pacer: Pacer,
+    /// Absent for writes that must not wait for others.
+    pacer: Option<Pacer>,
     manager: &'static str,
     timeout: Duration,
 }
@@ -176,7 +178,7 @@ impl Writer {
     pub fn new(client: Client, env: &Env, leadership: Leadership, manager: &'static str) -> Self {
         Self {
             client,
-            pacer: Pacer::new(env.clock.clone(), env.metrics.clone()),
+            pacer: Some(Pacer::new(env.clock.clone(), env.metrics.clone())),
             clock: env.clock.clone(),
             metrics: env.metrics.clone(),
             leadership,
@@ -197,9 +199,16 @@ impl Writer {
         Self { leadership: Leadership::without_election(), ..self.clone() }
     }
 
+    /// The same writer for rare writes on which the process depends, such as its certificates: they do
+    /// not wait for other writes, nor when the API server asks other writes to wait.
+    #[must_use]
+    pub fn unpaced(&self) -> Self {
+        Self { pacer: None, ..self.clone() }
+    }
+
     /// Sends one write and notes it in `fence`. Deleting what is already gone succeeds.
     pub async fn execute(&self, fence: &Fence, write: &Write) -> Result<Written, WriteError> {
-        let outcome = self.send(write).await;
+        let outcome = self.send(write, Mode::Real).await;
         let result = match &outcome {
             Ok(_) => "ok",
             Err(error) => error.class_of_error().as_str(),
@@ -217,11 +226,23 @@ impl Writer {
         outcome
     }
 
-    async fn send(&self, write: &Write) -> Result<Written, WriteError> {
-        let request = request::build(write, self.manager)
+    /// Asks the API server whether it would accept a create, without creating anything.
+    pub async fn try_create(&self, write: &Write) -> Result<(), WriteError> {
+        debug_assert!(matches!(write.verb, Verb::Create { .. }), "{write:?}");
+        self.send(write, Mode::DryRun).await.map(drop)
+    }
+
+    async fn send(&self, write: &Write, mode: Mode) -> Result<Written, WriteError> {
+        let request = request::build(write, self.manager, mode)
             .map_err(|source| WriteError::build(write, source))?;
         let method = request.method().clone();
-        let permit = self.pacer.acquire().await;
+        let permit = match &self.pacer {
+            Some(pacer) => {
+                let permit = pacer.acquire(LaneKey::of(write)).await;
+                Some(permit.map_err(|rest| WriteError::paused(write, rest))?)
+            }
+            None => None,
+        };
         // Waiting for the permit may have outlived the lease; the guard looks again, even later.
         if !self.leadership.held(self.clock.now()) {
             return Err(WriteError::not_leader(write));
@@ -237,11 +258,13 @@ impl Writer {
         };
         self.metrics.requested(method.as_str(), parts.status.as_u16());
         if parts.status.is_success() {
-            permit.succeeded();
+            if let Some(permit) = permit {
+                permit.succeeded();
+            }
             return Ok(Written::of(write, &body));
         }
         let error = WriteError::refused(write, &parts, &body);
-        if error.asks_to_slow_down() {
+        if let Some(permit) = permit.filter(|_| error.asks_to_slow_down()) {
             permit.throttled(error.server_pause());
         }
         match &write.verb {

@@ -79,6 +79,12 @@ fn writers(cluster: &Cluster) -> Vec<(u64, String)> {
     writes
 }
 
+/// When the lease was last renewed, and by whom.
+fn renewed(cluster: &Cluster) -> String {
+    let fields = "jsonpath={.spec.renewTime} {.spec.holderIdentity}";
+    cluster.kubectl(&["get", "lease", "contended", "-n", "default", "-o", fields]).unwrap()
+}
+
 fn turns(writes: &[(u64, String)]) -> Vec<&str> {
     let mut turns: Vec<&str> = writes.iter().map(|(_, who)| who.as_str()).collect();
     turns.dedup();
@@ -116,7 +122,23 @@ async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
     a.says("leading").await;
     let mut b = Holder::start(&cluster, "b", &[]);
 
+    // Other programs may change the lease while it is held.
+    for number in 0..5 {
+        let before = renewed(&cluster);
+        let label = format!("number={number}");
+        let edit = ["label", "lease", "contended", "-n", "default", "--overwrite", &label];
+        cluster.kubectl(&edit).unwrap();
+        in_time("the next renewal", async {
+            while renewed(&cluster) == before {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
     a.child.kill().await.unwrap();
+    while let Some(line) = a.lines.next_line().await.unwrap() {
+        assert_ne!(line, "following", "an edit ended the leadership");
+    }
     b.says("leading").await;
     b.signal("-TERM").await;
     assert!(in_time("b stops", b.child.wait()).await.unwrap().success());

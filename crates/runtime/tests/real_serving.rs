@@ -201,7 +201,7 @@ impl Replica {
             client,
             &env,
             &stage,
-            writer,
+            &writer,
             leadership,
             serving.clone(),
         );

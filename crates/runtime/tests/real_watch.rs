@@ -13,11 +13,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use grove_runtime::cache::Caches;
 use grove_runtime::fence::Fence;
-use grove_runtime::resource::{ObjectKey, Uid};
-use grove_runtime::watch::WatchConfig;
+use grove_runtime::process::Process;
+use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::store::{Presence, Store};
+use grove_runtime::view::MetaView;
+use grove_runtime::watch::{Selection, WatchConfig};
 use grove_runtime::write::{Precondition, Writer};
-use support::{Mode, Proxy, Watched, api_server, client, client_through, created, delete, update};
+use support::{
+    Mode, Proxy, Watched, api_server, client, client_through, created, delete, in_time, update,
+};
 
 /// Creates, changes and deletes config maps `prefix-0…`; the odd ones stay. The last version made.
 async fn churn(writer: &Writer, prefix: &str, count: usize) -> u64 {
@@ -149,6 +155,94 @@ async fn a_killed_api_server_is_outlived() {
     let expected: Vec<String> =
         ["after-0", "after-1", "before"].iter().flat_map(|prefix| odd(prefix, 4)).collect();
     assert_eq!(watched.names(), expected);
+}
+
+const WIDGETS: Resource = Resource::namespaced("test.grove.io", "v1", "widgets", "Widget");
+
+const DEFINITION: &str = r#"{
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.test.grove.io"},
+    "spec": {
+        "group": "test.grove.io", "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [{
+            "name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}
+        }]
+    }
+}"#;
+
+fn widget(name: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "test.grove.io/v1", "kind": "Widget",
+             "metadata": {{"name": "{name}", "namespace": "default"}}}}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn a_forbidden_kind_is_kept_and_a_removed_one_is_emptied() {
+    let cluster = api_server();
+    let apply = |object: &str| cluster.kubectl_with_stdin(&["apply", "-f", "-"], object).unwrap();
+    let define = || {
+        apply(DEFINITION);
+        let ready = ["wait", "--for=condition=established", "crd/widgets.test.grove.io"];
+        cluster.kubectl(&ready).unwrap();
+    };
+    let user = cluster.user("watcher", &[]).unwrap();
+    let client = grove_runtime::client::client(support::config(&user).await, "test").unwrap();
+    let config = WatchConfig { server_timeout: Duration::from_secs(2), ..WatchConfig::default() };
+    let env = support::env();
+    let mut process = Process::new(env.clone(), Duration::from_secs(1));
+    let mut caches = Caches::new(client, &env, process.stage("caches")).with_config(config);
+    let declared = caches.declare::<MetaView>(Selection::all(WIDGETS)).optional();
+    let store = caches.start(declared);
+    let names = || -> Vec<String> {
+        store.all().iter().map(|view| view.metadata.key.name.to_string()).collect()
+    };
+    let is = async |presence: Presence| {
+        let mut changes = store.presence_changes();
+        let reached = changes.wait_for(|now| *now == presence);
+        in_time(&format!("{presence:?}"), reached).await.unwrap();
+    };
+
+    // Without permission the API server answers 403, whether it serves the kind or not.
+    is(Presence::Absent).await;
+    define();
+    is(Presence::Unknown).await;
+    cluster
+        .kubectl(&["create", "clusterrole", "widgets", "--verb=list,watch", "--resource=widgets"])
+        .unwrap();
+    let bind = ["create", "clusterrolebinding", "widgets", "--clusterrole=widgets"];
+    let bind = || cluster.kubectl(&[&bind[..], &["--user=watcher"]].concat()).unwrap();
+    bind();
+    apply(&widget("a"));
+    is(Presence::Served).await;
+    in_time("the widget", until(&store, 1)).await;
+
+    cluster.kubectl(&["delete", "clusterrolebinding", "widgets"]).unwrap();
+    is(Presence::Unknown).await;
+    assert_eq!(names(), ["a"], "refused is not gone");
+    apply(&widget("b"));
+    bind();
+    is(Presence::Served).await;
+    in_time("what happened meanwhile", until(&store, 2)).await;
+
+    cluster.kubectl(&["delete", "crd", "widgets.test.grove.io"]).unwrap();
+    is(Presence::Absent).await;
+    assert_eq!(names(), [""; 0]);
+    define();
+    is(Presence::Served).await;
+}
+
+/// Waits until the store has so many objects.
+async fn until(store: &Store<MetaView>, count: usize) {
+    let changed = Arc::new(tokio::sync::Notify::new());
+    let notify = changed.clone();
+    store.on_change(move |_| notify.notify_one());
+    while store.len() != count {
+        changed.notified().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

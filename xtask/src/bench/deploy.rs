@@ -43,12 +43,15 @@ pub(crate) struct DeployArguments {
     /// Seconds of doing nothing, in shape a.
     #[arg(long, default_value_t = 60)]
     idle: u64,
-    /// Whether the operator protects what it manages; it does as installed.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    /// Whether the operator protects what it manages; it does not as installed.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
     authorizer: bool,
     /// How the operator and the benchmark are compiled.
     #[arg(long, value_enum, default_value_t = Profile::Release)]
     profile: Profile,
+    /// Exit with 1 when a budget that counts writes is missed; times, CPU and memory depend on the machine.
+    #[arg(long)]
+    check: bool,
     /// Write everything that was measured to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -123,6 +126,12 @@ pub(crate) fn run(arguments: &DeployArguments) -> Result<ExitCode> {
         fs::write(file, json + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
     write!(io::stdout(), "{}", render::text(&report)).context("cannot write the tables")?;
+    if arguments.check
+        && let Err(missed) = budgets::check_counts(&report.budgets)
+    {
+        eprintln!("error: {missed}");
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -356,7 +365,8 @@ mod tests {
         }
         assert_eq!(all.limits(), [Limits::Raised, Limits::Default]);
         assert_eq!((all.replicas(500), all.sizes()), (500, vec![100, 500, 2000]));
-        assert_eq!((all.idle, all.authorizer), (60, true));
+        assert_eq!((all.idle, all.authorizer, all.check), (60, false, false));
+        assert!(arguments(&["--check"]).check);
     }
 
     #[test]

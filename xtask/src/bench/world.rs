@@ -135,7 +135,7 @@ fn configuration(installed: &str, authorizer: bool) -> Result<String> {
         .filter(|line| !line.starts_with("apiVersion:") && !line.starts_with("kind:"))
         .collect();
     let (on, chosen) =
-        ("authorizer:\n  enabled: true", format!("authorizer:\n  enabled: {authorizer}"));
+        ("authorizer:\n  enabled: false", format!("authorizer:\n  enabled: {authorizer}"));
     let text = settings.join("\n");
     ensure!(text.contains(on), "the installed configuration has no authorizer to choose: {text}");
     Ok(text.replace(on, &chosen))
@@ -380,13 +380,13 @@ mod tests {
 
     #[test]
     fn the_operator_runs_as_it_is_installed_but_for_the_authorizer_on_request() {
-        let installed = configuration(CONFIGURATION, true).unwrap();
-        assert!(installed.starts_with("leaderElection:\n  enabled: true\n"), "{installed}");
-        assert!(installed.contains("\nauthorizer:\n  enabled: true"), "{installed}");
-        let open = configuration(CONFIGURATION, false).unwrap();
+        let installed = configuration(CONFIGURATION, false).unwrap();
+        assert!(installed.contains("leaderElection:\n  enabled: true\n"), "{installed}");
+        assert!(installed.contains("\nauthorizer:\n  enabled: false"), "{installed}");
+        let protected = configuration(CONFIGURATION, true).unwrap();
         assert_eq!(
-            open,
-            installed.replace("authorizer:\n  enabled: true", "authorizer:\n  enabled: false")
+            protected,
+            installed.replace("authorizer:\n  enabled: false", "authorizer:\n  enabled: true")
         );
         assert!(configuration("data: {}", true).is_err());
     }

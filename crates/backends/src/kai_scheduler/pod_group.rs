@@ -59,6 +59,8 @@ pub(super) fn object(
     let mut texts = gang.metadata.annotations.clone().unwrap_or_default();
     texts.insert(SKIP_POD_GROUPER.to_owned(), "true".to_owned());
     texts.remove(annotations::MIRRORED_KEYS);
+    texts.remove(annotations::TERMINATING_POD_CLIQUES);
+    texts.remove(annotations::RECREATED_REPLICAS);
     let stored = live.map_or(&Value::Null, |live| &live.object);
     if stored["spec"]["queue"].as_str().is_none_or(str::is_empty) {
         spec.insert("queue".to_owned(), json!(queue));

@@ -2,9 +2,11 @@
 
 use grove_api::foreign::{scheduling_v1alpha2, scheduling_v1alpha3, scheduling_v1beta1};
 use grove_runtime::resource::Resource;
+use grove_runtime::store::Presence;
 use serde_json::{Value, json};
 
-use crate::contract::Objects;
+use super::NAME;
+use crate::contract::{BackendError, Objects};
 
 /// What the cluster offers for gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +29,44 @@ impl Api {
         kinds
     }
 
-    /// The newest that is served.
-    pub(super) fn served(objects: &dyn Objects) -> Option<Self> {
-        let serves =
-            |api: Self| objects.is_served(&api.workloads()) && objects.is_served(&api.pod_groups());
-        if serves(Self::V1beta1) {
-            let composite = objects.is_served(&composites());
-            return Some(if composite { Self::Composite } else { Self::V1beta1 });
+    /// The newest that is served, or nothing where none is. Fails while a kind is unknown on which the
+    /// answer depends: pods without their group, or in a group of another version, cannot be corrected.
+    pub(super) fn served(objects: &dyn Objects) -> Result<Option<Self>, BackendError> {
+        let newest = Self::newest(|kind| objects.presence(kind));
+        newest.map_err(|unknown| BackendError::presence_unknown(NAME, &unknown))
+    }
+
+    /// The same where unknown kinds count as served, for what can be corrected later.
+    pub(super) fn assumed(objects: &dyn Objects) -> Option<Self> {
+        let newest = Self::newest(|kind| match objects.presence(kind) {
+            Presence::Served | Presence::Unknown => Presence::Served,
+            Presence::Absent => Presence::Absent,
+        });
+        newest.ok().flatten()
+    }
+
+    /// The newest that is served, or the kind that has to be known first.
+    fn newest(presence: impl Fn(&Resource) -> Presence) -> Result<Option<Self>, Resource> {
+        for api in [Self::V1beta1, Self::V1alpha2] {
+            let kinds = [api.workloads(), api.pod_groups()];
+            if kinds.iter().any(|kind| presence(kind) == Presence::Absent) {
+                continue;
+            }
+            if let Some(unknown) =
+                kinds.into_iter().find(|kind| presence(kind) == Presence::Unknown)
+            {
+                return Err(unknown);
+            }
+            if api == Self::V1alpha2 {
+                return Ok(Some(api));
+            }
+            return match presence(&composites()) {
+                Presence::Served => Ok(Some(Self::Composite)),
+                Presence::Absent => Ok(Some(Self::V1beta1)),
+                Presence::Unknown => Err(composites()),
+            };
         }
-        serves(Self::V1alpha2).then_some(Self::V1alpha2)
+        Ok(None)
     }
 
     pub(super) fn workloads(self) -> Resource {

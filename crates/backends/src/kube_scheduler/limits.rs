@@ -23,7 +23,7 @@ pub(super) fn judge(
     objects: &dyn Objects,
 ) -> Result<(), String> {
     one_priority(set)?;
-    let Some(api) = Api::served(objects).filter(|_| old.is_none()) else { return Ok(()) };
+    let Some(api) = Api::assumed(objects).filter(|_| old.is_none()) else { return Ok(()) };
     let lost = lost_levels(set, api, objects);
     if lost.is_empty() {
         return Ok(());
@@ -60,7 +60,7 @@ pub(super) fn limits(
     gang_scheduling: bool,
 ) -> Vec<Limit> {
     let constraints = constraints(set);
-    let Some(api) = Api::served(objects).filter(|_| gang_scheduling) else {
+    let Some(api) = Api::assumed(objects).filter(|_| gang_scheduling) else {
         let not_served = gang_scheduling.then(|| Limit {
             reason: "GangSchedulingNotServed",
             message: "gangScheduling is on, but the API server serves no PodGroups of \

@@ -1,7 +1,9 @@
 use grove_api::PodGang;
+use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::Progress;
 use crate::objects::testkit::Given;
 
 fn gangs() -> KubeScheduler {
@@ -57,8 +59,51 @@ fn group(name: &str, owner: &str) -> Value {
 
 #[test]
 fn the_newest_version_that_is_served_is_used() {
-    let served = clusters().map(|cluster| Api::served(&cluster));
+    let served = clusters().map(|cluster| Api::served(&cluster).unwrap());
     assert_eq!(served, [None, Some(Api::V1alpha2), Some(Api::V1beta1), Some(Api::Composite)]);
+}
+
+#[test]
+fn pods_are_held_back_while_a_kind_that_decides_about_their_group_is_unknown() {
+    // Absent kinds, unknown kinds, the kind that is reported, and what is assumed meanwhile.
+    type Case<'a> = (&'a str, &'a [&'a Resource], &'a [&'a Resource], Option<&'a str>, Option<Api>);
+    let [old_workloads, old_groups, workloads, groups, composites] =
+        Api::kinds().try_into().unwrap();
+    let plain = set(&json!({ "cliques": [] }));
+    let old = [&old_workloads, &old_groups];
+    let new = [&workloads, &groups, &composites];
+    let cases: [Case<'_>; 8] = [
+        ("groups", &[], &[&groups], Some("podgroups"), Some(Api::Composite)),
+        ("workloads", &[], &[&workloads], Some("workloads"), Some(Api::Composite)),
+        ("composites", &[], &[&composites], Some("compositepodgroups"), Some(Api::Composite)),
+        ("no fallback to 1.36", &[], &new, Some("workloads"), Some(Api::Composite)),
+        ("all", &[], &[&old_groups, &groups], Some("podgroups"), Some(Api::Composite)),
+        ("on 1.36", &new, &[&old_groups], Some("podgroups"), Some(Api::V1alpha2)),
+        ("an older version does not matter", &[], &old, None, Some(Api::Composite)),
+        ("gone in part is gone", &[&workloads, &old_workloads], &[&groups], None, None),
+    ];
+    for (case, absent, unknown, reported, assumed) in cases {
+        let of = |kinds: &[&Resource]| kinds.iter().map(|kind| (*kind).clone()).collect();
+        let cluster = Given { absent: of(absent), unknown: of(unknown), ..Given::default() };
+        assert_eq!(Api::assumed(&cluster), assumed, "{case}");
+        let Some(reported) = reported else {
+            assert_eq!(Api::served(&cluster).unwrap(), assumed, "{case}");
+            continue;
+        };
+        // Announced before: its group is in the cache.
+        let api = assumed.unwrap();
+        let cluster = cluster.with(api.pod_groups(), group("x-0-a", "gang"));
+        let error = prepared(&gangs(), &plain, &cluster, 0).unwrap_err();
+        assert_eq!((error.reason(), error.class()), ("SchedulerApiUnknown", Class::Invalid));
+        assert!(error.to_string().contains(&format!("{reported}.scheduling.k8s.io")), "{error}");
+        let gang = gang();
+        let progress = Progress::default();
+        let gang = Gang { object: &gang, set: None, progress: &progress, objects: &cluster };
+        assert_eq!(gangs().plan(&gang).unwrap_err().reason(), "SchedulerApiUnknown", "{case}");
+        assert!(gangs().handling(gang.object, &cluster).is_some(), "{case}");
+        let off = KubeScheduler { gang_scheduling: false };
+        assert!(prepared(&off, &plain, &cluster, 0).is_ok(), "{case}");
+    }
 }
 
 #[test]
@@ -66,7 +111,7 @@ fn pods_wait_for_the_groups_that_they_name() {
     let plain = set(&json!({ "cliques": [] }));
     let [_, old, flat, tree] = clusters();
     for cluster in [old, flat] {
-        let groups = Api::served(&cluster).unwrap().pod_groups();
+        let groups = Api::served(&cluster).unwrap().unwrap().pod_groups();
         let error = prepared(&gangs(), &plain, &cluster, 0).unwrap_err();
         assert!(error.to_string().contains("PodGroup ns/x-0 does not exist"), "{error}");
         let cluster = cluster.with(groups.clone(), group("x-0", "of a former life"));

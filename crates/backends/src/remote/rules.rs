@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use grove_runtime::class::Class;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
@@ -34,12 +33,10 @@ pub(super) fn writes(
     for (index, object) in wanted.into_iter().enumerate() {
         let (kind, key, object) = own(kinds, gang, object)
             .map_err(|wrong| Refused::Answer(format!("response.objects[{index}]{wrong}")))?;
-        if !gang.objects.is_served(kind) {
-            return Err(Refused::Cluster(BackendError::not_served(backend, kind)));
-        }
+        gang.objects.require(backend, kind).map_err(Refused::Cluster)?;
         let live = gang.objects.get(kind, &key);
         if let Some(live) = &live {
-            may_change(backend, kind, live, gang).map_err(Refused::Cluster)?;
+            live.may_change(backend, kind, gang).map_err(Refused::Cluster)?;
         }
         if !names.insert((kind, key.clone())) {
             let wrong = format!("response.objects[{index}]: {} {key} is there twice", kind.kind);
@@ -98,25 +95,6 @@ fn own<'k>(
     fields.remove("status");
     fields.insert("metadata".to_owned(), Value::Object(own));
     Ok((known, key, Value::Object(fields)))
-}
-
-fn may_change(
-    backend: &str,
-    kind: &Resource,
-    live: &SchedulerObject,
-    gang: &Gang<'_>,
-) -> Result<(), BackendError> {
-    if live.is_of(gang.object) {
-        return Ok(());
-    }
-    let object = format!("{} {}", kind.kind, live.meta().key);
-    if live.gang() == Some(gang.key()) {
-        let message = format!("{object} of an earlier gang of the same name is still there");
-        return Err(BackendError::not_yet(backend, message));
-    }
-    let message = format!("{object} is not owned by PodGang {}: delete or rename it", gang.key());
-    let taken = BackendError::invalid(backend, "SchedulerObjectNameTaken", message);
-    Err(taken.with_class(Class::Denied))
 }
 
 fn delete(kind: &Resource, live: &SchedulerObject) -> Write {

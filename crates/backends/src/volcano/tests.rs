@@ -1,3 +1,6 @@
+use std::sync::{Arc, Mutex};
+
+use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::write::Verb;
 use serde_json::{Value, json};
 
@@ -40,8 +43,12 @@ fn gang(minima: &[(&str, i32)]) -> PodGang {
     .unwrap()
 }
 
+fn volcano() -> Volcano {
+    Volcano { clock: Clock::system() }
+}
+
 fn planned(gang: &PodGang, objects: &Given) -> Option<Verb> {
-    let mut writes = Volcano
+    let mut writes = volcano()
         .plan(&Gang { object: gang, set: None, progress: &Progress::default(), objects })
         .unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
@@ -195,4 +202,104 @@ fn a_volcano_without_subgroups_is_too_old() {
         assert_eq!(error.reason(), "VolcanoCapabilityUnavailable");
         assert!(error.to_string().contains("Volcano 1.14 or newer"), "{error}");
     }
+}
+
+#[test]
+fn pod_groups_of_other_owners_are_reported_and_not_taken_over() {
+    let gang = gang(&[("a", 1)]);
+    let stored = |owner: Value, labels: Value| {
+        let mut group = created(&gang);
+        group["metadata"]["ownerReferences"] = owner;
+        group["metadata"]["labels"] = labels;
+        group["spec"]["minMember"] = json!(7);
+        Given::default().with(groups(), group)
+    };
+    let plan = |objects: &Given| {
+        volcano().plan(&Gang { object: &gang, set: None, progress: &Progress::default(), objects })
+    };
+    let owner = |kind: &str, name: &str, uid: &str| json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true }]);
+    let ours = json!({
+        labels::MANAGED_BY: labels::MANAGED_BY_VALUE, "app.kubernetes.io/part-of": "inf",
+    });
+
+    for (name, objects) in [
+        ("of a job", stored(owner("Job", "j", "j"), ours.clone())),
+        ("of a user", stored(json!([]), json!({}))),
+        (
+            "of another set",
+            stored(
+                json!([]),
+                json!({
+                    labels::MANAGED_BY: labels::MANAGED_BY_VALUE, "app.kubernetes.io/part-of": "other",
+                }),
+            ),
+        ),
+    ] {
+        let error = plan(&objects).unwrap_err();
+        assert_eq!(error.reason(), "SchedulerObjectNameTaken", "{name}");
+        assert_eq!(error.class(), Class::Denied, "{name}");
+        let text = "PodGroup team-a/inf-0 is not owned by PodGang team-a/inf-0";
+        assert!(error.to_string().contains(text), "{name}: {error}");
+    }
+    let former = plan(&stored(owner("PodGang", "inf-0", "former"), ours.clone())).unwrap_err();
+    assert_eq!(former.reason(), "SchedulerObjectMissing");
+    // A reference that was removed comes back.
+    let [write] = &plan(&stored(json!([]), ours)).unwrap()[..] else { panic!("one write") };
+    let Verb::Merge { patch, .. } = &write.verb else { panic!("{write:?}") };
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "gang");
+}
+
+/// What init answers to an API server that has this CRD, and the events that it records.
+async fn initialised(crd: Option<Value>) -> (Result<(), BackendError>, Vec<Value>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let recorded = events.clone();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (crd, recorded) = (crd.clone(), recorded.clone());
+        async move {
+            let not_found = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+                "reason": "NotFound", "message": "not found",
+            });
+            let (code, answer) = if request.method() == http::Method::POST {
+                let event = request.into_body().collect_bytes().await.unwrap();
+                let event: Value = serde_json::from_slice(&event).unwrap();
+                recorded.lock().unwrap().push(event.clone());
+                (201, event)
+            } else {
+                crd.map_or((404, not_found), |crd| (200, crd))
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, std::convert::Infallible>(
+                http::Response::builder().status(code).body(body).unwrap(),
+            )
+        }
+    });
+    let client = Client::new(service, "default");
+    let done = volcano().init(&client).await;
+    let events = events.lock().unwrap().clone();
+    (done, events)
+}
+
+#[tokio::test]
+async fn a_volcano_that_is_missing_or_too_old_is_announced_at_its_crd() {
+    let crd = |fields: Value| {
+        let spec = json!({ "properties": { "spec": { "properties": fields } } });
+        let version =
+            json!({ "name": "v1beta1", "served": true, "schema": { "openAPIV3Schema": spec } });
+        json!({ "metadata": { "uid": "crd" }, "spec": { "versions": [version] } })
+    };
+    let (done, events) = initialised(Some(crd(json!({ "subGroupPolicy": {} })))).await;
+    assert!(done.is_ok() && events.is_empty(), "{done:?} {events:?}");
+
+    let (done, events) = initialised(Some(crd(json!({})))).await;
+    assert_eq!(done.unwrap_err().reason(), "VolcanoCapabilityUnavailable");
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!(UNAVAILABLE)));
+    assert_eq!(event["involvedObject"]["kind"], "CustomResourceDefinition");
+    assert_eq!(event["involvedObject"]["uid"], "crd");
+
+    // It may be installed later, so the operator starts.
+    let (done, events) = initialised(None).await;
+    assert!(done.is_ok());
+    assert_eq!(events.len(), 1);
 }

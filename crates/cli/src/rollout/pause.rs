@@ -11,12 +11,9 @@ use grove_runtime::view::Meta;
 use grove_runtime::write::{Precondition, Verb, Write, Writer};
 use serde_json::json;
 
-use super::Target;
+use super::{MANAGER, Target};
 use crate::exit::Exit;
 use crate::tree::is_paused;
-
-/// Who changed the annotation, in the managed fields of the set.
-const MANAGER: &str = "grove-rollout";
 
 /// Pauses or resumes the updates of a set.
 pub(super) async fn run(target: &Target, pause: bool) -> anyhow::Result<Exit> {

@@ -7,7 +7,7 @@ use grove_api::duration::{GoDuration, ParseError};
 use grove_api::pod_clique_set::{PodCliqueSetStatus, UpdateStrategyType};
 use grove_runtime::process::Env;
 
-use crate::cluster::ClusterArguments;
+use crate::cluster::{Asked, Cluster, SetArguments};
 use crate::exit::Exit;
 use crate::live::{Live, Objects, Scope};
 use crate::tree::{self, Kind, Node, Update};
@@ -15,12 +15,10 @@ use crate::tree::{self, Kind, Node, Update};
 /// What to wait for, and how long.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
-    /// Name of the PodCliqueSet
-    #[arg(value_name = "NAME")]
-    set: String,
     #[command(flatten)]
-    cluster: ClusterArguments,
-    /// Wait until the set is complete; with --watch=false, say how it is and end
+    sets: SetArguments,
+    /// Wait until the set is complete; with --watch=false, report its state and end. With
+    /// --all-namespaces nothing is waited for
     #[arg(
         long,
         short,
@@ -49,7 +47,7 @@ pub(super) async fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
         return follow(arguments, &env).await;
     }
     let in_time = env.clock.timeout(arguments.timeout, follow(arguments, &env)).await;
-    in_time.unwrap_or_else(|| Ok(too_late(&arguments.set, arguments.timeout)))
+    in_time.unwrap_or_else(|| Ok(too_late(arguments.sets.name(), arguments.timeout)))
 }
 
 fn too_late(set: &str, timeout: Duration) -> Exit {
@@ -59,12 +57,27 @@ fn too_late(set: &str, timeout: Duration) -> Exit {
 }
 
 async fn follow(arguments: &StatusArguments, env: &Env) -> anyhow::Result<Exit> {
-    let cluster = arguments.cluster.connect().await?;
-    let live = Live::start(&cluster, &arguments.set, Scope::Progress, env).await?;
+    match arguments.sets.sets().await? {
+        Asked::One(cluster, set) => follow_one(&cluster, &set, arguments.watch, env).await,
+        Asked::All(sets) => {
+            for (cluster, set) in sets {
+                let parts = Live::start(&cluster, &set, Scope::Progress, env).await?;
+                if let Some(snapshot) = parts.snapshot() {
+                    let line = judge(&snapshot.objects()).line;
+                    crate::print(&format!("{}: {line}\n", cluster.namespace))?;
+                }
+            }
+            Ok(Exit::Success)
+        }
+    }
+}
+
+async fn follow_one(cluster: &Cluster, set: &str, watch: bool, env: &Env) -> anyhow::Result<Exit> {
+    let live = Live::start(cluster, set, Scope::Progress, env).await?;
     let mut said = String::new();
     loop {
         let Some(snapshot) = live.snapshot() else {
-            let set = format!("PodCliqueSet {}/{}", cluster.namespace, arguments.set);
+            let set = format!("PodCliqueSet {}/{set}", cluster.namespace);
             let end = if said.is_empty() { "does not exist" } else { "is gone" };
             crate::note(&format!("error: {set} {end}\n"));
             return Ok(Exit::Refused);
@@ -74,7 +87,7 @@ async fn follow(arguments: &StatusArguments, env: &Env) -> anyhow::Result<Exit> 
             crate::print(&format!("{line}\n"))?;
             said = line;
         }
-        if complete || !arguments.watch {
+        if complete || !watch {
             return Ok(Exit::Success);
         }
         live.changed().await;

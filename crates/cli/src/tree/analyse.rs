@@ -315,6 +315,7 @@ impl<'a> Analysis<'a> {
             finalizers(&mut node, &live.metadata);
         } else if let Some((_, message)) = shortage {
             node.waits(What::Minimum, format!("its minimum: {message}"));
+            claims(&mut node);
         }
         errors(&mut node, &status.last_errors);
         node
@@ -398,6 +399,16 @@ fn finalizers(node: &mut Node, meta: &ObjectMeta) {
     let held = meta.finalizers.iter().flatten().map(String::as_str).collect::<Vec<_>>();
     if !held.is_empty() {
         node.waits(What::Finalizers, format!("its finalizers: {}", held.join(", ")));
+    }
+}
+
+/// Repeats at a clique which claims its pods lack, each once.
+fn claims(node: &mut Node) {
+    let waits = node.children.iter().flat_map(|pod| &pod.waits_for);
+    let claims: BTreeSet<_> =
+        waits.filter(|wait| wait.what == What::Claim).map(|wait| wait.message.clone()).collect();
+    for claim in claims {
+        node.waits(What::Claim, claim);
     }
 }
 

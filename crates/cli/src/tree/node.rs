@@ -120,6 +120,8 @@ pub(crate) enum What {
     Error,
     /// The scheduler, or somebody who gives it what it lacks.
     Scheduler,
+    /// A resource claim that does not exist.
+    Claim,
     /// A topology that has the levels.
     Topology,
     /// The gang.

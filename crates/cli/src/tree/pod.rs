@@ -55,6 +55,9 @@ pub(super) fn node(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Node {
     node
 }
 
+/// Reason of the condition of a pod with scheduling gates.
+const GATED: &str = "SchedulingGated";
+
 type Judgement = (State, Option<(What, String)>);
 
 fn judge(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Judgement {
@@ -78,6 +81,9 @@ fn judge(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Judgement {
         return (State::Ready, None);
     }
     if !is(pod, "PodScheduled") {
+        if let Some(claim) = missing_claim(pod) {
+            return (State::Unscheduled, Some((What::Claim, claim)));
+        }
         return (State::Unscheduled, Some((What::Scheduler, unscheduled(pod))));
     }
     if let Some(wait) = init(pod, parents) {
@@ -121,13 +127,38 @@ fn gate(pod: &Pod, gangs: &Gangs<'_>) -> Option<(What, String)> {
     Some((What::Operator, "the operator to lift its gate".to_owned()))
 }
 
+/// The claims that keep the scheduler from a pod without gates.
+///
+/// The scheduler does not look at a pod before its claims exist, so the condition still has the reason from
+/// the time when the pod had a gate.
+fn missing_claim(pod: &Pod) -> Option<String> {
+    if condition(pod, "PodScheduled")?.reason.as_deref() != Some(GATED) {
+        return None;
+    }
+    let claims = pod.spec.as_ref()?.resource_claims.as_deref().unwrap_or_default();
+    let status = pod.status.as_ref().and_then(|status| status.resource_claim_statuses.as_deref());
+    let made = |name: &str| status.unwrap_or_default().iter().any(|status| status.name == name);
+    let from_templates = claims.iter().filter(|claim| !made(&claim.name)).filter_map(|claim| {
+        let template = claim.resource_claim_template_name.as_ref()?;
+        Some(format!("ResourceClaimTemplate {template} of claim {:?}", claim.name))
+    });
+    let mut missing: Vec<_> = from_templates.collect();
+    if missing.is_empty() {
+        let named = claims.iter().filter_map(|claim| claim.resource_claim_name.as_ref());
+        missing = named.map(|claim| format!("ResourceClaim {claim}")).collect();
+    }
+    (!missing.is_empty()).then(|| format!("{} to exist", missing.join(", ")))
+}
+
 fn unscheduled(pod: &Pod) -> String {
     let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
     let scheduler = scheduler.unwrap_or("default-scheduler");
-    let told = condition(pod, "PodScheduled");
-    let told = told.and_then(|told| told.message.clone().or_else(|| told.reason.clone()));
-    match told {
-        Some(told) => format!("scheduler {scheduler}: {told}"),
+    // A pod without gates is not gated any more, whatever the condition says.
+    let report = condition(pod, "PodScheduled");
+    let report = report.filter(|one| one.reason.as_deref() != Some(GATED));
+    let message = report.and_then(|one| one.message.clone().or_else(|| one.reason.clone()));
+    match message {
+        Some(message) => format!("scheduler {scheduler}: {message}"),
         None => format!("scheduler {scheduler}, which has not looked at it yet"),
     }
 }

@@ -61,6 +61,14 @@ fn gated_pods_wait_for_their_gang_and_scaled_gangs_for_the_base_gang() {
     insta::assert_snapshot!(shown(&world));
 }
 
+/// A pod whose gate is gone, and at which the scheduler has not looked since.
+fn gated_before(claims: &Value) -> Value {
+    let message = "Scheduling is blocked due to non-empty scheduling gates";
+    json!({ "spec": { "nodeName": null, "resourceClaims": claims }, "status": { "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message,
+    }]}})
+}
+
 #[test]
 fn what_a_pod_waits_for() {
     let running = json!({ "running": { "startedAt": CREATED } });
@@ -85,7 +93,7 @@ fn what_a_pod_waits_for() {
         crashed["restartCount"] = json!(2);
         crashed
     };
-    let cases: [(&str, Value, &str); 14] = [
+    let cases: [(&str, Value, &str); 17] = [
         ("nothing", json!({}), "Ready 5m"),
         (
             "scheduler",
@@ -100,6 +108,21 @@ fn what_a_pod_waits_for() {
             "scheduler that never looked",
             json!({ "spec": { "schedulerName": "kai" }, "status": { "conditions": [] } }),
             "Unscheduled 5m scheduler kai, which has not looked at it yet",
+        ),
+        (
+            "claim without its template",
+            gated_before(&json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }])),
+            "Unscheduled 5m ResourceClaimTemplate one-gpu of claim \"gpu\" to exist",
+        ),
+        (
+            "missing claim",
+            gated_before(&json!([{ "name": "gpu", "resourceClaimName": "shared" }])),
+            "Unscheduled 5m ResourceClaim shared to exist",
+        ),
+        (
+            "condition from the time of the gate",
+            gated_before(&json!([])),
+            "Unscheduled 5m scheduler default-scheduler, which has not looked at it yet",
         ),
         (
             "gates of others",
@@ -172,6 +195,34 @@ fn what_a_pod_waits_for() {
         let line = line(&world, "pod/demo-0-router-0");
         assert_eq!(line, format!("pod/demo-0-router-0 {expected}"), "{what}");
     }
+}
+
+#[test]
+fn a_clique_waits_for_the_claims_of_its_pods() {
+    let mut world = World::ready(MINIMAL);
+    let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
+    world.patch_pod("demo-0-router-0", &gated_before(&claims));
+
+    assert_eq!(
+        line(&world, "pclq/demo-0-router"),
+        "pclq/demo-0-router 0/1 Unscheduled 5m its minimum: 0 of 1 pods scheduled; \
+         ResourceClaimTemplate one-gpu of claim \"gpu\" to exist"
+    );
+}
+
+#[test]
+fn messages_of_the_cluster_cannot_control_the_terminal() {
+    let mut world = World::ready(MINIMAL);
+    let change = json!({ "spec": { "nodeName": null }, "status": { "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "\u{1b}[2J\u{1b}]0;owned\u{7}",
+    }]}});
+    world.patch_pod("demo-0-router-0", &change);
+
+    let text = shown(&world);
+
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+    assert!(text.contains("\\u{1b}[2J\\u{1b}]0;owned\\u{7}"), "{text}");
 }
 
 #[test]

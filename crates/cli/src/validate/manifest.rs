@@ -43,7 +43,8 @@ impl Document<'_> {
     /// The value and where its keys are; nothing for a document without content.
     pub(super) fn parse(&self) -> Result<Option<(Value, Lines)>, Fault> {
         let options = || -> Options {
-            serde_saphyr::options! { with_snippet: false }
+            // Numbers that begin with 0 are octal for the API server, as in `defaultMode: 0644`.
+            serde_saphyr::options! { with_snippet: false, legacy_octal_numbers: true }
         };
         let fault = |error: serde_saphyr::Error| {
             let line = error.location().map_or(1, |location| location.line());
@@ -59,11 +60,29 @@ impl Document<'_> {
             };
             Fault { line: line + self.offset, message }
         };
-        let value: Value =
+        let mut value: Value =
             serde_saphyr::from_str_with_options(self.text, options()).map_err(fault)?;
+        whole_numbers_as_integers(&mut value);
         let root: Node =
             serde_saphyr::from_str_with_options(self.text, options()).map_err(fault)?;
         Ok((!value.is_null()).then_some((value, Lines { root, offset: self.offset })))
+    }
+}
+
+/// `1.0` is the integer 1 for the API server.
+fn whole_numbers_as_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            // Larger numbers have no exact form.
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 1e15);
+            let integer = whole.and_then(|whole| format!("{whole:.0}").parse::<i64>().ok());
+            if let Some(integer) = integer.filter(|_| number.is_f64()) {
+                *value = integer.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers_as_integers),
+        Value::Object(map) => map.values_mut().for_each(whole_numbers_as_integers),
+        _ => {}
     }
 }
 
@@ -111,9 +130,11 @@ impl Node {
     fn step<'p>(&self, path: &'p str) -> Option<(&Self, &'p str)> {
         match &self.content {
             Content::Map(entries) => {
-                let path = path.strip_prefix('.').unwrap_or(path);
+                // Keys of resources are written like indexes: `limits[cpu]`.
+                let path = path.strip_prefix(['.', '[']).unwrap_or(path);
                 let matching = entries.iter().filter_map(|(key, child)| {
                     let rest = path.strip_prefix(key.as_str())?;
+                    let rest = rest.strip_prefix(']').unwrap_or(rest);
                     (rest.is_empty() || rest.starts_with(['.', '['])).then_some((child, rest))
                 });
                 matching.min_by_key(|(_, rest)| rest.len())

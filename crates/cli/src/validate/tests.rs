@@ -1,6 +1,3 @@
-use grove_api::testkit;
-use serde_json::json;
-
 use super::*;
 
 fn lines(text: &str) -> Lines {
@@ -81,94 +78,16 @@ fn lines_are_those_of_the_nearest_key() {
 }
 
 #[test]
-fn schema_accepts_complete_objects_and_knows_all_their_keys() {
-    let schema = set_schema();
-    let definition =
-        crd::all().into_iter().find(|crd| crd.object["spec"]["names"]["kind"] == "PodCliqueSet");
-    let complete = testkit::complete_objects(&definition.unwrap());
-    let written = testkit::every_field_examples();
-    let sets = written.into_iter().filter(|object| object["kind"] == "PodCliqueSet");
+fn numbers_are_read_as_the_api_server_reads_them() {
+    let documents = manifest::split("a: 0644\nb: 1.0\nc: 1.5\nd: 1e3\ne: '0644'\n");
+    let (value, _) = documents[0].parse().ok().flatten().unwrap();
 
-    for set in sets.chain(complete) {
-        assert_eq!(schema::unknown_keys(&schema, &set), [""; 0]);
-        assert_eq!(schema::check(&schema, &set), []);
-    }
+    assert_eq!(value, serde_json::json!({"a": 0o644, "b": 1, "c": 1.5, "d": 1000, "e": "0644"}));
 }
 
 #[test]
-fn schema_fills_in_what_the_api_server_would() {
-    let mut set = json!({"spec": {
-        "updateStrategy": {},
-        "template": {
-            "cliques": [],
-            "headlessServiceConfig": {},
-            "podCliqueScalingGroups": [{"replicas": null, "minAvailable": 2}],
-        },
-    }});
+fn keys_in_brackets_have_lines_too() {
+    let lines = lines("limits:\n  cpu: 1\n  example.com/gpu: 2\n");
 
-    schema::apply_defaults(&set_schema(), &mut set);
-
-    assert_eq!(
-        set["spec"],
-        json!({
-            "replicas": 0,
-            "updateStrategy": {"type": "RollingRecreate"},
-            "template": {
-                "cliques": [],
-                "cliqueStartupType": "CliqueStartupTypeAnyOrder",
-                "headlessServiceConfig": {"publishNotReadyAddresses": true},
-                "podCliqueScalingGroups": [{"replicas": 1, "minAvailable": 2}],
-            },
-        })
-    );
-}
-
-#[test]
-fn schema_names_what_does_not_fit() {
-    let schema = json!({"type": "object", "required": ["a"], "properties": {
-        "a": {"type": "string"},
-        "small": {"type": "integer", "format": "int32"},
-        "either": {"x-kubernetes-int-or-string": true},
-        "ratio": {"type": "number"},
-        "flag": {"type": "boolean", "nullable": true},
-        "word": {"type": "string", "enum": ["x", "y"]},
-        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "names": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-        "parts": {
-            "type": "array",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "properties": {"name": {"type": "string"}}},
-        },
-        "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-    }});
-    let texts = |value: Value| -> Vec<String> {
-        schema::check(&schema, &value).iter().map(ToString::to_string).collect()
-    };
-
-    let good = json!({
-        "a": "x", "small": 1, "either": "1", "ratio": 0.5, "flag": null, "word": "x",
-        "labels": {"k": "v"}, "names": ["x", "y"], "parts": [{"name": "x"}, {"name": "y"}], "open": {"b": 1},
-    });
-    assert_eq!(texts(good.clone()), [""; 0]);
-    assert_eq!(schema::unknown_keys(&schema, &good), [""; 0]);
-    assert_eq!(
-        texts(json!({
-            "small": 3_000_000_000_i64, "either": 0.5, "ratio": "x", "flag": 1, "word": "z",
-            "labels": {"k": 1}, "names": ["x", "x"], "parts": [{"name": "x"}, {"name": "x"}],
-        })),
-        [
-            "a: Required value",
-            "either: Invalid value: 0.5: must be of type integer or string",
-            "flag: Invalid value: 1: must be of type boolean",
-            "labels.k: Invalid value: 1: must be of type string",
-            "names[1]: Duplicate value: \"x\"",
-            "parts[1]: Duplicate value: {\"name\":\"x\"}",
-            "ratio: Invalid value: \"x\": must be of type number",
-            "small: Invalid value: 3000000000: must be of type integer",
-            "word: Unsupported value: \"z\": supported values: \"x\", \"y\"",
-        ]
-    );
-    let strange = json!({"a": "x", "b": 1, "parts": [{"nmae": "x"}]});
-    assert_eq!(schema::unknown_keys(&schema, &strange), ["b", "parts[0].nmae"]);
+    assert_eq!(["limits[cpu]", "limits[example.com/gpu]"].map(|path| lines.of(path)), [2, 3]);
 }

@@ -118,23 +118,38 @@ pub fn authorize<E>(
             )))
         }
         Some(Protection::Off) => Ok(Decision::allow()),
-        Some(Protection::On) => Ok(decide_protected(request, guards, &object)),
+        Some(Protection::On) => Ok(decide_protected(request, guards, &object, set)),
     }
 }
 
-fn decide_protected(request: &ManagedRequest<'_>, guards: &Guards, object: &str) -> Decision {
+fn decide_protected(
+    request: &ManagedRequest<'_>,
+    guards: &Guards,
+    object: &str,
+    set: &str,
+) -> Decision {
     let pod_deletion = request.is_pod && request.operation == Operation::Delete;
     let exempt =
         request.user == guards.operator || guards.exempt.iter().any(|user| user == request.user);
     if pod_deletion || exempt {
         return Decision::allow();
     }
+    let instead = format!(
+        "the operator manages it for PodCliqueSet {}/{set}. Change the PodCliqueSet instead, annotate it \
+         with {}=true, or add the user {:?} to authorizer.exemptServiceAccountUserNames of the operator \
+         configuration",
+        request.namespace,
+        annotations::DISABLE_MANAGED_RESOURCE_PROTECTION,
+        request.user
+    );
     let message = match request.operation {
         Operation::Create | Operation::Update => {
-            format!("admission denied, creation/updation of resource: {object} is not allowed")
+            format!(
+                "admission denied, creation/updation of resource: {object} is not allowed: {instead}"
+            )
         }
         Operation::Delete => {
-            format!("admission denied, deletion of resource: {object} is not allowed")
+            format!("admission denied, deletion of resource: {object} is not allowed: {instead}")
         }
         Operation::Connect | Operation::Other => {
             "Unhandled operation. Admission denied.".to_owned()

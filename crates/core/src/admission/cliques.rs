@@ -17,7 +17,7 @@ const PATH: &str = "spec.template.cliques";
 pub(super) fn validate(
     set: &PodCliqueSet,
     context: &Context,
-    occasion: Occasion,
+    occasion: Occasion<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let template = &set.spec.template;
@@ -26,6 +26,7 @@ pub(super) fn validate(
         return;
     }
     let explicit = template.clique_startup_type == Some(CliqueStartupType::Explicit);
+    let adds_claims = adds_claims(template, context);
     for (index, clique) in template.cliques.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
         validate_name(&path, clique, set, errors);
@@ -36,13 +37,22 @@ pub(super) fn validate(
             validate_starts_after(&path, clique, errors);
         }
         validate_numbers(&format!("{path}.spec"), &clique.spec, errors);
-        pod_spec::validate(&format!("{path}.spec.podSpec.spec"), &clique.spec, occasion, errors);
+        pod_spec::validate(&format!("{path}.spec"), clique, occasion, adds_claims, errors);
     }
     validate_uniqueness(template, errors);
     validate_scheduler(template, context, errors);
     if explicit {
         validate_dependencies(template, errors);
     }
+}
+
+/// Whether the operator adds resource claims to pods of the set.
+fn adds_claims(template: &PodCliqueSetTemplate, context: &Context) -> bool {
+    let groups = &template.pod_clique_scaling_groups;
+    context.mnnvl_enabled
+        || !template.resource_sharing.is_empty()
+        || template.cliques.iter().any(|clique| !clique.resource_sharing.is_empty())
+        || groups.iter().any(|group| !group.resource_sharing.is_empty())
 }
 
 fn validate_name(
@@ -156,7 +166,14 @@ fn validate_uniqueness(template: &PodCliqueSetTemplate, errors: &mut Vec<FieldEr
         errors.push(FieldError::duplicate(format!("{PATH}.name"), name));
     }
     for role in duplicates(template.cliques.iter().map(|clique| clique.spec.role_name.as_str())) {
-        errors.push(FieldError::duplicate(format!("{PATH}.roleName"), role));
+        let same = template.cliques.iter().filter(|clique| clique.spec.role_name == role);
+        let same: Vec<_> = same.map(|clique| format!("{:?}", clique.name)).collect();
+        let mut error = FieldError::duplicate(format!("{PATH}.roleName"), role);
+        error.detail = match role {
+            "" => format!("cliques {} have no roleName; give each its own", same.join(", ")),
+            _ => format!("cliques {} have the same roleName; give each its own", same.join(", ")),
+        };
+        errors.push(error);
     }
 }
 

@@ -69,12 +69,52 @@ fn default_group(group: &mut ScalingGroupTemplate) {
 pub fn decode(raw: &Value) -> Result<PodCliqueSet, DecodeError> {
     let mut raw = raw.clone();
     remove_nulls(&mut raw);
-    serde_path_to_error::deserialize(raw).map_err(|error| {
+    serde_path_to_error::deserialize(&raw).map_err(|error| {
         let path = error.path().to_string();
         // The root has no path worth showing.
         let path = if path == "." { String::new() } else { path };
-        DecodeError { path, message: error.into_inner().to_string() }
+        let message = in_kubernetes_words(&error.into_inner().to_string(), value_at(&raw, &path));
+        DecodeError { path, message }
     })
+}
+
+/// The value at a path such as `spec.cliques[0].name`; nothing for the object itself.
+fn value_at<'a>(raw: &'a Value, path: &str) -> Option<&'a Value> {
+    if path.is_empty() {
+        return None;
+    }
+    let path = path.replace('[', ".").replace(']', "");
+    let mut steps = path.split('.').filter(|step| !step.is_empty());
+    steps.try_fold(raw, |value, step| match value {
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        other => other.get(step),
+    })
+}
+
+/// What a decoder says about a value, as the API server would say it.
+fn in_kubernetes_words(message: &str, value: Option<&Value>) -> String {
+    let of_type = ["invalid type: ", "invalid value: "];
+    let mismatch = of_type.iter().find_map(|prefix| message.strip_prefix(prefix));
+    let expected = mismatch.and_then(|text| text.rsplit_once(", expected ")).map(|(_, last)| last);
+    let detail = match expected {
+        None => message.to_owned(),
+        Some(expected) => {
+            let kind = match expected {
+                "i32" | "u32" => "integer (int32)",
+                "i64" | "u64" => "integer",
+                "a string" => "string",
+                "a boolean" => "boolean",
+                "a sequence" => "array",
+                text if text == "a map" || text.starts_with("struct ") => "object",
+                other => other,
+            };
+            format!("must be of type {kind}")
+        }
+    };
+    match value {
+        Some(value) => format!("Invalid value: {value}: {detail}"),
+        None => detail,
+    }
 }
 
 fn remove_nulls(value: &mut Value) {

@@ -90,9 +90,17 @@ fn validate_numbers(path: &str, group: &ScalingGroupTemplate, errors: &mut Vec<F
         let detail = "minAvailable must not be greater than replicas";
         errors.push(FieldError::invalid(min_path, min, detail));
     }
-    let lower = group.scale_config.as_ref().and_then(|scaling| scaling.min_replicas);
-    if let Some(lower) = lower.filter(|&lower| lower < min) {
+    let Some(scaling) = &group.scale_config else { return };
+    let Some(lower) = scaling.min_replicas else { return };
+    let path = format!("{path}.scaleConfig");
+    if lower < min {
         let detail = "scaleConfig.minReplicas must be greater than or equal to minAvailable";
-        errors.push(FieldError::invalid(format!("{path}.scaleConfig.minReplicas"), lower, detail));
+        errors.push(FieldError::invalid(format!("{path}.minReplicas"), lower, detail));
+    }
+    let upper = scaling.max_replicas;
+    if upper < lower {
+        let detail =
+            format!("must be greater than or equal to scaleConfig.minReplicas, which is {lower}");
+        errors.push(FieldError::invalid(format!("{path}.maxReplicas"), upper, detail));
     }
 }

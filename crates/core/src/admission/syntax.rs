@@ -120,6 +120,49 @@ pub(super) fn env_name(text: &str) -> Vec<String> {
     faults
 }
 
+/// Key of a config map or secret.
+pub(super) fn config_key(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > SUBDOMAIN_LIMIT {
+        faults.push(format!("must be no more than {SUBDOMAIN_LIMIT} characters"));
+    }
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)) {
+        faults.push(explained(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+            &["key.name", "KEY_NAME", "key-name"],
+            "[-._a-zA-Z0-9]+",
+        ));
+    }
+    match text {
+        "." | ".." => faults.push(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    faults
+}
+
+/// Name of a port (IANA service name).
+pub(super) fn port_name(text: &str) -> Vec<String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    [
+        (text.len() > 15, "must be no more than 15 characters"),
+        (
+            text.is_empty() || !text.chars().all(allowed),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (
+            !text.contains(|c: char| c.is_ascii_lowercase()),
+            "must contain at least one letter (a-z)",
+        ),
+        (text.contains("--"), "must not contain consecutive hyphens"),
+        (text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen"),
+    ]
+    .into_iter()
+    .filter(|(broken, _)| *broken)
+    .map(|(_, fault)| fault.to_owned())
+    .collect()
+}
+
 fn explained(rule: &str, examples: &[&str], expression: &str) -> String {
     let examples: Vec<_> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{rule} (e.g. {}regex used for validation is '{expression}')", examples.join(" or "))
@@ -157,6 +200,8 @@ mod tests {
         assert_eq!(accepted(dns_label), ["a", "1a", "a-b"]);
         assert_eq!(accepted(qualified_name), ["a", "1a", "a.b", "a-b", "A", "a_b", "a..b"]);
         assert_eq!(accepted(label_value), ["", "a", "1a", "a.b", "a-b", "A", "a_b", "a..b"]);
+        assert_eq!(accepted(port_name), ["a", "1a", "a-b"]);
+        assert_eq!(accepted(config_key), ["a", "1a", "a.b", "a-b", "-a", "a-", "A", "a_b", "a..b"]);
         assert_eq!(accepted(env_name), ["a", "a.b", "a-b", "-a", "a-", "A", "a_b", "a..b"]);
     }
 
@@ -166,6 +211,8 @@ mod tests {
             (dns_subdomain as fn(&str) -> Vec<String>, 253, "must be no more than 253 characters"),
             (dns_label, 63, "must be no more than 63 characters"),
             (label_value, 63, "must be no more than 63 bytes"),
+            (port_name, 15, "must be no more than 15 characters"),
+            (config_key, 253, "must be no more than 253 characters"),
             (qualified_name, 63, "name part must be no more than 63 bytes"),
         ] {
             assert!(form(&"a".repeat(limit)).is_empty());

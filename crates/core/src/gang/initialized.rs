@@ -33,6 +33,8 @@ pub struct Member<'a> {
     pub wanted: u32,
     /// Its pods.
     pub pods: &'a [ObservedPod],
+    /// A ResourceClaim that its pods name and that does not exist: they cannot run.
+    pub missing_claim: Option<&'a str>,
 }
 
 /// Judges a gang as it is stored. `member` finds a PodClique by name, or nothing when it does not exist.
@@ -46,7 +48,7 @@ pub fn initialization<'a>(
             return Initialization::PodsPending;
         };
         let staying = || member.pods.iter().filter(|pod| !pod.deleting);
-        if staying().count() < member.wanted as usize {
+        if member.missing_claim.is_some() || staying().count() < member.wanted as usize {
             return Initialization::PodsPending;
         }
         let listed: BTreeSet<_> =
@@ -59,19 +61,24 @@ pub fn initialization<'a>(
 
 /// Whether a gang was complete once.
 pub fn is_initialized(gang: &PodGang) -> bool {
-    let status = gang.status.as_ref();
-    status.and_then(|status| find(&status.conditions, reasons::INITIALIZED))
-        == Some(condition::TRUE)
+    gang.status.as_ref().is_some_and(is_initialized_status)
+}
+
+/// The same for its status.
+pub(super) fn is_initialized_status(status: &PodGangStatus) -> bool {
+    find(&status.conditions, reasons::INITIALIZED) == Some(condition::TRUE)
 }
 
 /// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang begins as
 /// pending, even when its pods were quicker than its first status, so that everybody sees the same
-/// story. One that was initialised once is left as it is.
+/// story. One that was initialised once is left as it is. `missing_claim` is the first one of
+/// [its members](Member).
 pub fn status(
     stored: Option<&PodGangStatus>,
     generation: Option<i64>,
     now: Timestamp,
     state: Initialization,
+    missing_claim: Option<&str>,
 ) -> PodGangStatus {
     let mut status = stored.cloned().unwrap_or_default();
     if status.phase == PodGangPhase::default() {
@@ -83,28 +90,26 @@ pub fn status(
         _ => state,
     };
     let (value, reason, message) = match state {
-        Initialization::PodsPending => (
-            condition::FALSE,
-            reasons::PODS_PENDING,
-            "Not all constituent pods have been created yet",
-        ),
-        Initialization::RefsSyncing => (
-            condition::FALSE,
-            reasons::REFS_SYNCING,
-            "All pods exist, their references are not complete yet",
-        ),
+        Initialization::PodsPending => {
+            let message = missing_claim.map_or_else(
+                || "Not all constituent pods have been created yet".to_owned(),
+                |claim| {
+                    format!("ResourceClaim {claim}, which pods of the gang name, does not exist")
+                },
+            );
+            (condition::FALSE, reasons::PODS_PENDING, message)
+        }
+        Initialization::RefsSyncing => {
+            let message = "All pods exist, their references are not complete yet".to_owned();
+            (condition::FALSE, reasons::REFS_SYNCING, message)
+        }
         Initialization::Ready => {
-            (condition::TRUE, reasons::READY_REASON, "PodGang is fully initialized")
+            let message = "PodGang is fully initialized".to_owned();
+            (condition::TRUE, reasons::READY_REASON, message)
         }
     };
-    let observation = Observation {
-        type_: reasons::INITIALIZED,
-        status: value,
-        reason,
-        message: message.to_owned(),
-        generation,
-        since: None,
-    };
+    let observation =
+        Observation { type_: reasons::INITIALIZED, status: value, reason, message, generation };
     observe(&mut status.conditions, observation, now);
     status
 }

@@ -211,10 +211,15 @@ fn gang_waits_for_pods_then_for_references() {
         (0, vec![], &[], Ready),
     ] {
         let gang = with_references(listed);
-        let member = |name: &str| (name == "x").then_some(Member { wanted, pods: &pods });
+        let member = |name: &str| {
+            (name == "x").then_some(Member { wanted, pods: &pods, missing_claim: None })
+        };
 
         assert_eq!(initialization("gang", &gang.spec, member), expected, "{wanted} {listed:?}");
         assert_eq!(initialization("gang", &gang.spec, |_| None), PodsPending);
+        let missing_claim = Some("x-0-a-all-gpu");
+        let without_claim = |_: &str| Some(Member { wanted, pods: &pods, missing_claim });
+        assert_eq!(initialization("gang", &gang.spec, without_claim), PodsPending);
     }
 }
 
@@ -226,18 +231,18 @@ fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
         json!({ "phase": "Starting", "placementScore": 0.5, "conditions": [foreign] }),
     )
     .unwrap();
-    let first = |state| status(None, Some(1), at(0), state);
+    let first = |state| status(None, Some(1), at(0), state, None);
     assert_eq!(first(PodsPending).phase.as_str(), "Pending");
     assert_eq!(first(RefsSyncing), first(PodsPending), "pods that were quicker change no story");
     assert_ne!(first(Ready), first(PodsPending), "a complete gang whose state was lost");
 
-    let pending = status(Some(&by_scheduler), Some(1), at(1), PodsPending);
-    let syncing = status(Some(&pending), Some(2), at(2), RefsSyncing);
-    let ready = status(Some(&syncing), Some(3), at(3), Ready);
+    let pending = status(Some(&by_scheduler), Some(1), at(1), PodsPending, None);
+    let syncing = status(Some(&pending), Some(2), at(2), RefsSyncing, None);
+    let ready = status(Some(&syncing), Some(3), at(3), Ready, None);
 
     insta::assert_json_snapshot!([&pending, &syncing, &ready]);
     for later in [PodsPending, RefsSyncing, Ready] {
-        assert_eq!(status(Some(&ready), Some(4), at(4), later), ready);
+        assert_eq!(status(Some(&ready), Some(4), at(4), later, None), ready);
     }
 }
 
@@ -250,7 +255,7 @@ proptest! {
         let listed: Vec<_> = names.iter().map(|reference| reference.name.as_str()).collect();
         let gang = with_references(&listed);
 
-        let state = initialization("gang", &gang.spec, |_| Some(Member { wanted, pods: &pods }));
+        let state = initialization("gang", &gang.spec, |_| Some(Member { wanted, pods: &pods, missing_claim: None }));
 
         let enough = listed.len() >= wanted as usize;
         prop_assert_eq!(state, if enough { Ready } else { PodsPending });

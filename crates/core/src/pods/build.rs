@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use grove_api::{PodClique, env, error_code::ErrorCode, finalizers, init_container, labels, names};
+use grove_api::{
+    PodClique, annotations, env, error_code::ErrorCode, finalizers, init_container, labels, names,
+};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -138,8 +140,11 @@ pub fn draft(context: &PodContext<'_>, index: u32) -> Result<Value, BuildError> 
         "labels": context.labels(index)?,
         "ownerReferences": [owner::of_clique(context.pod_clique)],
     });
-    if let Some(annotations) = &context.pod_clique.metadata.annotations {
-        metadata["annotations"] = json!(annotations);
+    if let Some(mut texts) = context.pod_clique.metadata.annotations.clone() {
+        texts.remove(annotations::RECREATED);
+        if !texts.is_empty() {
+            metadata["annotations"] = json!(texts);
+        }
     }
     Ok(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec }))
 }

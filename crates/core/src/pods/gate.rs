@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use grove_api::{PodGang, condition, pod_gang::PodGangSpec};
 use jiff::Timestamp;
 
-use super::ObservedPod;
+use super::{ObservedPod, Phase};
 
 /// The gang that a PodClique's pods belong to, as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,12 @@ pub enum Gang<'a> {
 
 /// What the pods of a whole gang have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent answers")]
 pub struct GangPods {
     /// Every member has its minimum scheduled.
     pub scheduled: bool,
+    /// Every member has its minimum ready. Pods that succeeded have been.
+    pub ready: bool,
     /// Some pod without our gate waits for the scheduler.
     pub waiting: bool,
     /// Some pod has our gate.
@@ -42,15 +45,17 @@ impl GangPods {
     where
         P: IntoIterator<Item = &'a ObservedPod>,
     {
-        let mut all = Self { scheduled: true, ..Self::default() };
+        let mut all = Self { scheduled: true, ready: true, ..Self::default() };
         for (minimum, pods) in members {
-            let mut scheduled = 0;
+            let (mut scheduled, mut ready) = (0, 0);
             for pod in pods.into_iter().filter(|pod| !pod.deleting) {
                 scheduled += i32::from(pod.scheduled);
+                ready += i32::from(pod.ready || pod.phase == Phase::Succeeded);
                 all.waiting |= pod.is_active() && !pod.has_gate && !pod.on_node;
                 all.gated |= pod.has_gate;
             }
             all.scheduled &= scheduled >= minimum;
+            all.ready &= ready >= minimum;
         }
         all
     }

@@ -214,7 +214,7 @@ fn the_pods_of_a_gang_are_scheduled_waiting_or_gated() {
     let terminating = ObservedPod { deleting: true, ..running("t", 6) };
     let finished = ObservedPod { phase: Phase::Succeeded, ..running("f", 7) };
     let of = |minimum: i32, pods: &[ObservedPod]| {
-        let GangPods { scheduled, waiting, gated } =
+        let GangPods { scheduled, waiting, gated, .. } =
             GangPods::of([(1, &[running("other", 0)][..]), (minimum, pods)]);
         [scheduled, waiting, gated]
     };

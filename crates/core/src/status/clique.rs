@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::{
     Outcome,
-    condition::{Observation, observe},
-    created, min_available, template_hash_label,
+    condition::{Observation, find, observe},
+    created, min_available, reached, template_hash_label,
 };
 use crate::pods::ObservedPod;
 use crate::update::{self, Rollout};
@@ -25,6 +25,8 @@ pub struct CliqueFacts<'a> {
     pub clique: update::clique::Clique<'a>,
     /// What the set says about updates.
     pub rollout: Rollout<'a>,
+    /// Whether at least the minimum was ready at some moment that no status tells of yet.
+    pub had_minimum: bool,
 }
 
 /// The status of a PodClique. Conditions appear with the first complete reconcile.
@@ -42,11 +44,15 @@ pub fn pod_clique(
         status.hpa_pod_selector = Some(selector);
     }
     advance_hashes(facts, &mut status);
-    if status.observed_generation.is_some() {
+    let minimum = facts.minimum(&status);
+    if status.observed_generation.is_some() || minimum.is_ready {
+        let generation = facts.object().metadata.generation;
+        let stored = status.conditions.clone();
         let scheduled = facts.observation_of_scheduled(&status);
         observe(&mut status.conditions, scheduled, now);
         let breached = facts.observation_of_breach(&status);
         observe(&mut status.conditions, breached, now);
+        reached::record(&mut status.conditions, &stored, &minimum, generation, now);
     }
     status
 }
@@ -179,16 +185,28 @@ impl<'a> CliqueFacts<'a> {
         reason: &'static str,
         message: String,
     ) -> Observation<'static> {
-        // A status may come late; what is missing has been missing from the beginning.
-        let since = created(&self.object().metadata).filter(|_| is_bad(type_, status));
         let generation = self.object().metadata.generation;
-        Observation { type_, status, reason, message, generation, since }
+        Observation { type_, status, reason, message, generation }
+    }
+
+    fn minimum(&self, status: &PodCliqueStatus) -> reached::Minimum {
+        let (scheduled, created) = (reasons::SCHEDULED, created(&self.object().metadata));
+        reached::Minimum {
+            is_ready: self.had_minimum || has_minimum(self.object(), self.clique.pods),
+            is_inferred: find(&status.conditions, scheduled) == Some(condition::TRUE)
+                || reached::is_later_value(&status.conditions, scheduled, created),
+            of: ("pods", min_available(self.object())),
+        }
     }
 }
 
-fn is_bad(type_: &str, status: &str) -> bool {
-    let bad = if type_ == breach::BREACHED { condition::TRUE } else { condition::FALSE };
-    status == bad
+/// Whether at least the minimum of these pods is ready.
+pub fn has_minimum<'a>(
+    clique: &PodClique,
+    pods: impl IntoIterator<Item = &'a ObservedPod>,
+) -> bool {
+    let ready = pods.into_iter().filter(|pod| pod.ready && !pod.deleting).count();
+    wire_count(ready) >= min_available(clique)
 }
 
 /// A number of objects as a status counter.

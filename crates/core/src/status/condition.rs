@@ -1,6 +1,8 @@
 //! Writing a condition so that its time says when the status last flipped.
 
-use grove_api::condition::{Condition, FALSE, TRUE};
+use std::borrow::Cow;
+
+use grove_api::condition::{Condition, FALSE, MESSAGE_MAX, TRUE, bounded_text};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -11,8 +13,6 @@ pub(crate) struct Observation<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: String,
     pub(crate) generation: Option<i64>,
-    /// When it is said for the first time: since when it has been so. Not known means now.
-    pub(crate) since: Option<Timestamp>,
 }
 
 /// Puts an observation into a list of conditions, in place when the type is there. Reason and message
@@ -27,12 +27,16 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, no
         }
     };
     if condition.status != seen.status || condition.last_transition_time.is_none() {
-        let since = seen.since.filter(|_| condition.status.is_empty()).unwrap_or(now);
         seen.status.clone_into(&mut condition.status);
-        condition.last_transition_time = Some(whole_seconds(since));
+        condition.last_transition_time = Some(whole_seconds(now));
     }
     seen.reason.clone_into(&mut condition.reason);
-    condition.message = seen.message;
+    // A longer one makes the whole status invalid.
+    let cut = match bounded_text(&seen.message, MESSAGE_MAX) {
+        Cow::Owned(cut) => Some(cut),
+        Cow::Borrowed(_) => None,
+    };
+    condition.message = cut.unwrap_or(seen.message);
     condition.observed_generation = seen.generation;
 }
 
@@ -62,14 +66,10 @@ pub(crate) fn observe_trouble(
         None => return,
     };
     let message = message.to_owned();
-    observe(
-        conditions,
-        Observation { type_, status, reason, message, generation, since: None },
-        now,
-    );
+    observe(conditions, Observation { type_, status, reason, message, generation }, now);
 }
 
-fn whole_seconds(now: Timestamp) -> Time {
+pub(super) fn whole_seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
@@ -89,23 +89,16 @@ mod tests {
 
     fn seen<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {
         let (message, generation) = (reason.to_lowercase(), Some(1));
-        Observation { type_: "A", status, reason, message, generation, since: None }
+        Observation { type_: "A", status, reason, message, generation }
     }
 
     #[test]
-    fn what_was_so_before_anybody_said_it_keeps_its_time() {
-        let at = |second| Timestamp::from_second(second).unwrap();
+    fn a_message_is_never_longer_than_the_schema_allows() {
         let mut conditions = Vec::new();
-        let mut step = |second, status| {
-            let seen = Observation { since: Some(at(1)), ..seen(status, "X") };
-            observe(&mut conditions, seen, at(second));
-            conditions[0].last_transition_time.clone().unwrap().0.as_second()
-        };
-
-        assert_eq!(step(9, FALSE), 1);
-        assert_eq!(step(10, FALSE), 1);
-        assert_eq!(step(11, TRUE), 11);
-        assert_eq!(step(12, FALSE), 12);
+        let message = "ä".repeat(MESSAGE_MAX);
+        observe(&mut conditions, Observation { message, ..seen(TRUE, "R") }, Timestamp::UNIX_EPOCH);
+        assert!(conditions[0].message.len() <= MESSAGE_MAX);
+        assert!(conditions[0].message.ends_with("bytes in all)"));
     }
 
     #[test]

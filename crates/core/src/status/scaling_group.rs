@@ -17,7 +17,7 @@ use super::{
     Outcome, Target,
     clique::wire_count,
     condition::{Observation, find, observe},
-    created, is_available, is_deleting, is_scheduled, is_updated, template_hash_label,
+    created, is_available, is_deleting, is_scheduled, is_updated, reached, template_hash_label,
 };
 use crate::layout::Clique;
 use crate::termination;
@@ -37,6 +37,8 @@ pub struct GroupReplica {
     pub healthy: bool,
     /// Every member exists and reports that there is no breach.
     pub sound: bool,
+    /// Every member exists and has had its minimum.
+    pub reached: bool,
     /// Every member exists, has the label of the target template and has reported its hashes.
     pub current: bool,
 }
@@ -55,6 +57,7 @@ pub fn group_replica<'a>(
         updated: true,
         healthy: true,
         sound: true,
+        reached: true,
         current: true,
     };
     for place in members {
@@ -70,6 +73,7 @@ pub fn group_replica<'a>(
         result.updated &= is_updated(stored, Target { template_hash, generation_hash });
         result.healthy &= is(breach::BREACHED) != Some(condition::TRUE);
         result.sound &= is(breach::BREACHED) == Some(condition::FALSE);
+        result.reached &= is(breach::REACHED) == Some(condition::TRUE);
         result.current &=
             template_hash_label(stored) == Some(template_hash) && has_reported_hashes(stored);
     }
@@ -129,8 +133,8 @@ pub fn scaling_group(
     status
 }
 
-/// Members that have not reported anything yet count as healthy, but not in a group that never was healthy
-/// or recovers from a termination: it would seem to have been up.
+/// Members that have not reported anything yet count as healthy, but not in a group that has not reached its
+/// minimum: it would seem to have been up.
 fn observe_breach(
     facts: &GroupFacts<'_>,
     updating: bool,
@@ -140,21 +144,37 @@ fn observe_breach(
     let group = facts.group.object;
     let replicas = facts.group.replicas.iter().map(|replica| replica.judged);
     let is_new = find(&status.conditions, breach::BREACHED).is_none();
-    let never_healthy = termination::group_never_healthy_since(group);
-    let is_strict = is_new || never_healthy.is_some() || termination::is_in_progress(group);
-    let healthy = replicas.clone().filter(|one| if is_strict { one.sound } else { one.healthy });
+    let generation = group.metadata.generation;
+    let minimum = minimum(facts, status);
+    let stored = status.conditions.clone();
+    let is_reached = minimum.is_reached(&stored);
+    let healthy = replicas.clone().filter(|one| if is_reached { one.healthy } else { one.sound });
     let breach = observation_of_breach(group, updating, wire_count(healthy.count()));
-    let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
-    if is_new && is_silent && breach.status == condition::TRUE {
-        return;
-    }
-    if breach.status == condition::FALSE {
+    if is_reached {
         let over = reasons::GANG_TERMINATION_IN_PROGRESS;
         status.conditions.retain(|condition| condition.type_ != over);
     }
-    // The time of the condition says whether a group ever was healthy, and an update does not make it so.
-    let now = never_healthy.filter(|_| breach.status != condition::FALSE).unwrap_or(now);
+    let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
+    // Members that are about to report decide whether a new group begins with a breach.
+    if is_new && is_silent && !is_reached && breach.status == condition::TRUE {
+        return;
+    }
     observe(&mut status.conditions, breach, now);
+    reached::record(&mut status.conditions, &stored, &minimum, generation, now);
+}
+
+fn minimum(facts: &GroupFacts<'_>, status: &PodCliqueScalingGroupStatus) -> reached::Minimum {
+    let group = facts.group.object;
+    let reached = facts.group.replicas.iter().filter(|replica| replica.judged.reached).count();
+    let min = group.spec.min_available.unwrap_or(1);
+    let (conditions, created) = (&status.conditions, created(&group.metadata));
+    let was_up = find(conditions, breach::BREACHED) == Some(condition::FALSE)
+        || reached::is_later_value(conditions, breach::BREACHED, created);
+    reached::Minimum {
+        is_ready: wire_count(reached) >= min,
+        is_inferred: was_up && !termination::is_in_progress(group),
+        of: ("replicas", min),
+    }
 }
 
 fn observation_of_breach(
@@ -174,7 +194,5 @@ fn observation_of_breach(
         (condition::FALSE, reasons::SUFFICIENT_AVAILABLE_REPLICAS, message)
     };
     let generation = group.metadata.generation;
-    // A status may come late; a group that is not healthy when it first says so never was.
-    let since = created(&group.metadata).filter(|_| status == condition::TRUE);
-    Observation { type_: breach::BREACHED, status, reason, message, generation, since }
+    Observation { type_: breach::BREACHED, status, reason, message, generation }
 }

@@ -10,7 +10,7 @@ use grove_api::{
 };
 use jiff::Timestamp;
 
-use super::condition::{Trouble, observe_trouble};
+use super::condition::{Observation, Trouble, observe, observe_trouble};
 use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
 use crate::layout::Layout;
 use crate::{termination, update};
@@ -155,6 +155,34 @@ pub fn pod_clique_set(
     status.updated_replicas = number(|replica| replica.updated);
     let name = set.metadata.name.as_deref().unwrap_or_default();
     status.hpa_pod_selector = Some(labels::set_pod_selector(name));
+    observe_ready(&mut status, set.metadata.generation, now);
     update::set::record(set, generation_hash, replicas, &mut status, now);
     status
+}
+
+/// Whether the set is available, and where to look if it is not.
+fn observe_ready(status: &mut PodCliqueSetStatus, generation: Option<i64>, now: Timestamp) {
+    let (available, all) = (status.available_replicas, status.replicas);
+    let available_text = format!("{available} of {all} replicas are available");
+    let message = match &*status.last_errors {
+        [] => available_text,
+        [one] => format!("{available_text}; {}", one.description),
+        [first, more @ ..] => {
+            let more = more.len();
+            let first = &first.description;
+            format!("{available_text}; {first} (and {more} more errors, see status.lastErrors)")
+        }
+    };
+    let (holds, reason) = match (available >= all, !status.last_errors.is_empty()) {
+        (true, false) => (TRUE, condition::ALL_REPLICAS_AVAILABLE),
+        (true, true) => (TRUE, condition::AVAILABLE_WITH_ERRORS),
+        (false, false) => (FALSE, condition::REPLICAS_UNAVAILABLE),
+        (false, true) => (FALSE, condition::RECONCILE_ERROR),
+    };
+    let type_ = condition::READY;
+    observe(
+        &mut status.conditions,
+        Observation { type_, status: holds, reason, message, generation },
+        now,
+    );
 }

@@ -37,7 +37,8 @@ fn clique(name: &str, replicas: i32, min_available: i32) -> PodClique {
 fn facts<'a>(clique: &'a PodClique, pods: &'a [ObservedPod]) -> CliqueFacts<'a> {
     let (set_replica, template_hash) = (0, TARGET.template_hash);
     let clique = update::clique::Clique { object: clique, set_replica, template_hash, pods };
-    CliqueFacts { set: "demo", clique, rollout: idle(TARGET.generation_hash) }
+    let rollout = idle(TARGET.generation_hash);
+    CliqueFacts { set: "demo", clique, rollout, had_minimum: false }
 }
 
 /// Writes a status the way a controller would.
@@ -133,7 +134,7 @@ fn breach_counts_scheduled_pods_that_do_not_fail() {
 #[test]
 fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
     let mut clique = clique("x", 1, 1);
-    let waiting = Outcome::Incomplete { errors: &[] };
+    let waiting = Outcome::Waiting;
     let early = pod_clique(&facts(&clique, &[]), waiting, at(1));
     assert!(early.conditions.is_empty() && early.observed_generation.is_none());
 
@@ -179,7 +180,11 @@ fn repeated_error_keeps_its_time_and_success_clears_it() {
     };
     let mut clique = clique("x", 1, 1);
     let mut step = |errors: &[LastError]| {
-        let status = pod_clique(&facts(&clique, &[]), Outcome::Incomplete { errors }, at(1));
+        let status = pod_clique(
+            &facts(&clique, &[]),
+            Outcome::Failed { generation: Some(1), errors },
+            at(1),
+        );
         clique.status = Some(status.clone());
         status.last_errors
     };
@@ -189,7 +194,7 @@ fn repeated_error_keeps_its_time_and_success_clears_it() {
     let complete = pod_clique(&facts(&clique, &[]), COMPLETE, at(1));
     assert!(complete.last_errors.is_empty());
     assert_eq!(complete.observed_generation, Some(1));
-    let waiting = Outcome::Incomplete { errors: &[] };
+    let waiting = Outcome::Waiting;
     assert!(pod_clique(&facts(&clique, &[]), waiting, at(1)).last_errors.is_empty());
 }
 

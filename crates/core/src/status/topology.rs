@@ -81,7 +81,6 @@ pub fn cluster_topology_binding(
         reason,
         message: message.to_owned(),
         generation,
-        since: None,
     };
     observe(&mut status.conditions, seen, now);
     status
@@ -128,20 +127,18 @@ pub fn cluster_topology(
     let (state, reason, message, outcome) = if let Some(failure) = failure {
         let message = format!("Failed to create KAI Topology CR: {failure}");
         let reason = ready::KAI_TOPOLOGY_CREATION_OR_UPDATE_FAILED;
-        (FALSE, reason, message, Outcome::Incomplete { errors: &errors })
+        (
+            FALSE,
+            reason,
+            message,
+            Outcome::Failed { generation: status.observed_generation, errors: &errors },
+        )
     } else {
         let message = "The topologies of all schedulers have the levels of this one".to_owned();
         (TRUE, ready::TOPOLOGY_READY, message, Outcome::Complete { generation })
     };
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
-    let seen = Observation {
-        type_: ready::READY,
-        status: state,
-        reason,
-        message,
-        generation,
-        since: None,
-    };
+    let seen = Observation { type_: ready::READY, status: state, reason, message, generation };
     observe(&mut status.conditions, seen, now);
     status
 }

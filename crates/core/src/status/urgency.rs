@@ -3,12 +3,12 @@
 //! While pods come and go, counters change many times within a moment, and the last value is as good as
 //! all of them. Other changes are the answer to a question: is it up, is it broken, why does it not go on.
 
-use grove_api::condition::min_available as breach;
+use grove_api::condition::{Condition, min_available as breach};
 use grove_api::pod_clique::{PodCliqueStatus, PodsSelectedToUpdate};
 use grove_api::pod_clique_scaling_group::{PodCliqueScalingGroupStatus, ReplicasSelectedToUpdate};
 use grove_api::{PodClique, PodCliqueScalingGroup};
 
-use super::{condition::find, min_available};
+use super::{condition::find, min_available, reached::is_reached};
 
 /// Whether the next status of a PodClique has to be written without delay: it has become available, whole
 /// or neither, its minimum is breached or not any more, its update goes on, or its errors are others.
@@ -19,6 +19,7 @@ pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool 
     crosses(ready, min_available(clique))
         || crosses(ready, clique.spec.replicas)
         || turns(breached, find(&next.conditions, breach::BREACHED))
+        || is_first_reached(stored.map(|stored| &*stored.conditions), &next.conditions)
         || goes_on(clique_step(stored), clique_step(Some(next)))
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
 }
@@ -34,9 +35,15 @@ pub fn is_urgent_for_group(
     crosses(available, group.spec.min_available.unwrap_or(1))
         || crosses(available, group.spec.replicas)
         || turns(breached, find(&next.conditions, breach::BREACHED))
+        || is_first_reached(stored.map(|stored| &*stored.conditions), &next.conditions)
         || goes_on(group_step(stored), group_step(Some(next)))
         || turns(current_hash(stored), current_hash(Some(next)))
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
+}
+
+/// Whether the record that the minimum was reached is new.
+fn is_first_reached(before: Option<&[Condition]>, after: &[Condition]) -> bool {
+    is_reached(after) && !before.is_some_and(is_reached)
 }
 
 fn crosses((before, after): (i32, i32), line: i32) -> bool {

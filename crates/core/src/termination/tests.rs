@@ -1,4 +1,5 @@
 use grove_api::condition::Condition;
+use grove_api::condition::min_available::REACHED;
 use serde_json::json;
 
 use super::*;
@@ -40,62 +41,52 @@ fn group(minimum: i32, rows: &[Row]) -> PodCliqueScalingGroup {
 }
 
 #[test]
-fn only_a_clique_that_was_scheduled_can_lose_its_minimum() {
-    let breached = (BREACHED, "True", 2_000);
-    let cases: [(&str, &[Row], Option<i64>); 7] = [
+fn only_what_was_reached_can_be_lost() {
+    let (breached, reached) = ((BREACHED, "True", 2_000), (REACHED, "True", 1_500));
+    let cases: [(&str, &[Row], Option<i64>); 6] = [
         ("no condition yet", &[], None),
-        ("well", &[(BREACHED, "False", 2_000), (SCHEDULED, "True", 1_001)], None),
-        ("being updated", &[(BREACHED, "Unknown", 2_000), (SCHEDULED, "True", 1_001)], None),
-        ("pods fail", &[breached, (SCHEDULED, "True", 1_001)], Some(2_000)),
-        ("never scheduled", &[breached, (SCHEDULED, "False", CREATED)], None),
-        ("first said late", &[breached, (SCHEDULED, "False", CREATED + 5)], None),
-        ("lost its nodes", &[breached, (SCHEDULED, "False", CREATED + 6)], Some(2_000)),
+        ("healthy", &[(BREACHED, "False", 2_000), reached], None),
+        ("being updated", &[(BREACHED, "Unknown", 2_000), reached], None),
+        ("never up", &[breached, (REACHED, "False", CREATED)], None),
+        ("no record", &[breached], None),
+        ("lost", &[breached, reached], Some(2_000)),
     ];
     for (what, rows, since) in cases {
-        assert_eq!(clique_breached_since(&clique(rows)), since.map(at), "{what}");
+        assert_eq!(clique_breached_since(&clique(rows)), since.map(at), "clique: {what}");
+        assert_eq!(group_breached_since(&group(1, rows)), since.map(at), "group: {what}");
     }
 }
 
 #[test]
-fn only_a_group_that_was_healthy_and_is_not_recovering_can_lose_its_minimum() {
-    let flag = (GANG_TERMINATION_IN_PROGRESS, "True", 2_100);
-    let cases: [(&str, &[Row], Option<i64>); 5] = [
-        ("no condition yet", &[], None),
-        ("well", &[(BREACHED, "False", 2_000)], None),
-        ("never healthy", &[(BREACHED, "True", CREATED)], None),
-        ("breached", &[(BREACHED, "True", 2_000)], Some(2_000)),
-        ("terminated already", &[(BREACHED, "True", 2_000), flag], None),
+fn a_recreated_clique_recovers_until_it_has_its_minimum() {
+    let cases: [(&str, bool, &[Row], bool); 4] = [
+        ("new", false, &[], false),
+        ("recreated", true, &[], true),
+        ("not ready yet", true, &[(REACHED, "False", 1_001)], true),
+        ("recovered", true, &[(REACHED, "True", 1_001)], false),
     ];
-    for (what, rows, since) in cases {
-        assert_eq!(group_breached_since(&group(1, rows)), since.map(at), "{what}");
+    for (what, is_recreated, rows, recovers) in cases {
+        let mut clique = clique(rows);
+        if is_recreated {
+            let mark = (annotations::RECREATED.to_owned(), "true".to_owned());
+            clique.metadata.annotations = Some([mark].into());
+        }
+        assert_eq!(is_recovering(&clique, clique.status.as_ref()), recovers, "{what}");
     }
-    assert_eq!(in_progress_since(&group(1, &[flag])), Some(at(2_100)));
 }
 
 #[test]
-fn a_clique_that_is_made_anew_in_a_complete_gang_has_to_recover() {
-    let gang = |status: &str, second: i64| -> PodGang {
-        let conditions = conditions(&[(INITIALIZED, "True", second)]);
-        let mut gang =
-            json!({ "metadata": {}, "spec": {}, "status": { "conditions": conditions } });
-        gang["status"]["conditions"][0]["status"] = json!(status);
-        serde_json::from_value(gang).unwrap()
+fn the_base_gang_lists_what_is_to_be_deleted() {
+    let gang = |list: serde_json::Value| -> PodGang {
+        let annotations = json!({ annotations::TERMINATING_POD_CLIQUES: list });
+        serde_json::from_value(json!({ "metadata": { "annotations": annotations }, "spec": {} }))
+            .unwrap()
     };
-    let (breached, well) = ((BREACHED, "True", CREATED), (BREACHED, "False", CREATED + 3));
-    let updated = (BREACHED, "Unknown", 2_000);
-    let cases: [(&str, PodGang, &[Row], bool); 7] = [
-        ("nothing is reported yet", gang("True", CREATED - 1), &[], true),
-        ("not scheduled yet", gang("True", CREATED - 1), &[breached], true),
-        ("it has recovered", gang("True", CREATED - 1), &[well], false),
-        ("an update after that", gang("True", CREATED - 1), &[updated], false),
-        ("the gang is as young", gang("True", CREATED), &[], false),
-        ("the gang was complete later", gang("True", CREATED + 1), &[breached], false),
-        ("the gang never was complete", gang("False", CREATED - 1), &[breached], false),
-    ];
-    for (what, gang, rows, misses) in cases {
-        let since = misses.then(|| at(CREATED));
-        assert_eq!(missed_since(&clique(rows), &gang), since, "{what}");
-    }
+    assert_eq!(Vec::from_iter(terminating(&gang(json!("u1,u2")))), ["u1", "u2"]);
+    assert!(terminating(&gang(json!(""))).is_empty());
+    assert!(
+        terminating(&PodGang::new("x-0", grove_api::pod_gang::PodGangSpec::default())).is_empty()
+    );
 }
 
 #[test]
@@ -147,11 +138,11 @@ fn the_delay_is_that_of_the_set_or_four_hours() {
 }
 
 #[test]
-fn an_announced_termination_keeps_other_conditions_and_its_time() {
-    let mut group = group(1, &[(BREACHED, "True", 2_000)]);
+fn an_announced_termination_keeps_other_conditions_and_clears_the_record() {
+    let mut group = group(1, &[(BREACHED, "True", 2_000), (REACHED, "True", 1_500)]);
     group.status = Some(announced(&group, 7, at(3_000)));
-    assert_eq!(in_progress_since(&group), Some(at(3_000)));
     assert!(is_in_progress(&group));
+    assert_eq!(group_breached_since(&group), None, "what was not reached again cannot be lost");
     let again = announced(&group, 7, at(4_000));
     assert_eq!(Some(&again), group.status.as_ref());
     insta::assert_json_snapshot!(again.conditions);

@@ -48,6 +48,26 @@ pub fn record(
     count(progress, replicas);
 }
 
+/// Whether a status gives the turn to a replica while nobody had it: so far the update has replaced nothing, or
+/// it was paused.
+pub fn is_first_turn(set: &PodCliqueSet, next: &PodCliqueSetStatus) -> bool {
+    let before = set.status.as_ref().and_then(|status| status.update_progress.as_ref());
+    let had_turn = |before: &PodCliqueSetUpdateProgress| {
+        is_running(before) && !before.currently_updating.is_empty()
+    };
+    let Some(next) = &next.update_progress else { return false };
+    let is_same = before.map(|it| &it.update_started_at) == Some(&next.update_started_at);
+    let goes_on = is_same && before.is_some_and(had_turn);
+    !next.currently_updating.is_empty() && !goes_on
+}
+
+/// Takes the turn back that a status gives: the update has started, and replaces nothing.
+pub fn withhold_turn(next: &mut PodCliqueSetStatus) {
+    if let Some(progress) = &mut next.update_progress {
+        progress.currently_updating.clear();
+    }
+}
+
 /// Whether something is to be recorded that others wait for. `replica` judges one replica; only the one
 /// whose turn it is is asked for.
 pub fn is_due(

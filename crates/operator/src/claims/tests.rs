@@ -192,6 +192,9 @@ fn what_is_too_much_goes_by_uid_unless_it_is_not_ours() {
     let with_owner: Vec<_> = remove_with_owner(&seen, &"set".into());
     let names: Vec<_> = with_owner.iter().map(|write| &*write.key.name).collect();
     assert_eq!(names, ["x-5-far", "x-all-far", "x-all-own"]);
+    seen.absence = Some(Absence { reason: "ApiForbidden", message: "no role".to_owned() });
+    let with_owner = remove_with_owner(&seen, &"set".into());
+    assert!(with_owner.is_empty(), "an owner does not wait for permissions");
 }
 
 #[test]

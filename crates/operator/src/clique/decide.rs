@@ -15,7 +15,9 @@ use grove_core::pods::{
     self, Balance, BuildError, GateDecision, Hold, IndexError, ObservedPod, PodContext,
 };
 use grove_core::status::{self, CliqueFacts, Outcome};
-use grove_core::termination::{clique_breached_since, clique_will_be_breached_since, missed_since};
+use grove_core::termination::{
+    clique_breached_since, clique_will_be_breached_since, is_recovering,
+};
 use grove_core::update;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
@@ -25,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::observe::{Observed, Place};
 use crate::claims;
-use crate::coalesce::{Report, patience};
+use crate::coalesce::{Report, Urgency};
 use crate::converge;
 use crate::events;
 use crate::objects::{Object, Pod};
@@ -40,6 +42,8 @@ pub(super) struct Setup<'a> {
     pub(super) preparation: &'a Result<Preparation, ReconcileError>,
     pub(super) init_image: Option<&'a str>,
     pub(super) handled: Handled,
+    /// Why no pods are created for now: the API server refused them.
+    pub(super) refused: Option<&'a ReconcileError>,
 }
 
 /// How the scheduler wants the pods of the gang to be made and deleted.
@@ -156,6 +160,7 @@ pub(super) fn report<'o>(
         set: &place.set.meta.key.name,
         clique: place.update(observed),
         rollout: place.rollout(),
+        had_minimum: observed.had_minimum,
     };
     let status = status::pod_clique(&facts, outcome, now);
     let stored = clique.status.as_ref();
@@ -168,18 +173,18 @@ pub(super) fn report<'o>(
     let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = stored.map(|status| status.ready_replicas);
-    // One that was made anew ends the breach of the one before it.
-    let missed = || missed_since(clique, place.gang_to_recover_in(&observed.clique)?);
-    let before = clique_breached_since(clique).or_else(missed);
-    let breach = events::breach(
-        &observed.clique,
-        &place.set,
-        (before, clique_will_be_breached_since(clique, &status)),
-        &status.conditions,
-    );
-    let events = lost.into_iter().chain(breach).collect();
-    let (resource, patience) = (Resource::of::<PodClique>(), patience(urgent, ready));
-    Some(Report { resource, meta, stored, wanted: status, patience, events })
+    // A PodClique that was recreated ends the breach of the one before it.
+    let reports_recovery = place.reports_recovery(&observed.clique);
+    let recovers = |status| reports_recovery && is_recovering(clique, status);
+    let before = clique_breached_since(clique).is_some() || recovers(stored);
+    let after = clique_will_be_breached_since(&status).is_some() || recovers(Some(&status));
+    let breach = events::breach(&observed.clique, &place.set, (before, after), &status.conditions);
+    let is_new = stored.and_then(|stored| stored.observed_generation) != status.observed_generation;
+    let counts = (clique.spec.replicas, clique.spec.min_available.unwrap_or_default());
+    let low = events::scaled_below_minimum(&observed.clique, &place.set, counts, is_new);
+    let events = lost.into_iter().chain(breach).chain(low).collect();
+    let (resource, urgency) = (Resource::of::<PodClique>(), Urgency::of(urgent, ready));
+    Some(Report { resource, meta, stored, wanted: status, urgency, events })
 }
 
 /// The garbage collector would find the pods as well, but only after the PodClique is gone and in
@@ -239,6 +244,13 @@ fn balance<'o>(
     Ok((balance, held))
 }
 
+/// What the pods of a PodClique are built from, as far as it can change. Equal keys make equal pods.
+pub(super) fn template_key(clique: &Object<PodClique>) -> String {
+    let metadata = &clique.object.metadata;
+    let texts = (&metadata.labels, &metadata.annotations);
+    format!("{} {:?} {texts:?}", clique.meta.uid, metadata.generation)
+}
+
 /// Pods are built from the stored PodClique, not from the template of the set: while an update is
 /// held back, missing pods are replaced by equal ones.
 fn creates(
@@ -249,6 +261,9 @@ fn creates(
 ) -> Result<Vec<Write>, ReconcileError> {
     if indices.is_empty() {
         return Ok(Vec::new());
+    }
+    if let Some(refused) = setup.refused {
+        return Err(refused.clone());
     }
     // A cluster without the API would run the pods without their claims.
     if let Some(absence) = &observed.claims.absence

@@ -32,6 +32,8 @@ pub(super) struct Observed {
     pub(super) place: Option<Place>,
     /// The claims of the PodClique.
     pub(super) claims: claims::Seen,
+    /// Whether the minimum was ready at some moment that the status does not tell of.
+    pub(super) had_minimum: bool,
 }
 
 /// Where in its set a PodClique is.
@@ -63,6 +65,7 @@ impl Observed {
             stored: pods.into_iter().map(|pod| (pod.observed.name.clone(), pod)).collect(),
             place,
             claims: claims::Seen::default(),
+            had_minimum: false,
         }
     }
 }
@@ -83,12 +86,11 @@ impl Place {
         }
     }
 
-    /// The gang, unless somebody else tells of the recovery of a clique that is made anew: its group, or
-    /// the update that replaces it.
-    pub(super) fn gang_to_recover_in(&self, clique: &Object<PodClique>) -> Option<&PodGang> {
+    /// Whether a recreated PodClique reports that it recovered. Of members, their group or the update that
+    /// replaces them does so.
+    pub(super) fn reports_recovery(&self, clique: &Object<PodClique>) -> bool {
         let is_member = clique.meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP).is_some();
-        let told = is_member && (self.group_recovers || update::is_under_way(&self.set.object));
-        self.gang.as_ref().filter(|_| !told).map(|gang| &gang.object)
+        !is_member || !(self.group_recovers || update::is_under_way(&self.set.object))
     }
 
     /// The gang, as the gate rule asks for it.
@@ -107,7 +109,8 @@ pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
     let pods = world.pods_of(&clique.meta.uid);
     let place = place(world, &clique);
     let claims = claims(world, &clique, place.as_ref(), &pods);
-    Some(Observed { claims, ..Observed::new(clique, pods, place) })
+    let had_minimum = world.had_minimum.contains(&clique.meta.uid);
+    Some(Observed { claims, had_minimum, ..Observed::new(clique, pods, place) })
 }
 
 fn claims(

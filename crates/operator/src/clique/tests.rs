@@ -4,6 +4,13 @@ use super::testkit::{changed, clique, gang, pod, read, set};
 use super::*;
 
 #[test]
+fn a_changed_reconcile_trigger_wakes_the_cliques_of_a_set() {
+    let [before, same, after] = ["1", "1", "2"].map(Set::with_reconcile_trigger);
+    assert_eq!(set_facts(&before), set_facts(&same));
+    assert_ne!(set_facts(&before), set_facts(&after));
+}
+
+#[test]
 fn a_clique_wakes_itself_when_something_else_of_it_changes() {
     let before = changed(clique(), |_| ());
     for (field, value) in [

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::error_code::ErrorCode;
 use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
-use grove_api::{PodClique, PodCliqueScalingGroup, finalizers, labels};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
+use grove_core::start_order;
 use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
 use grove_core::termination::{
     self, Verdict, clique_is_breached_since, group_breached_since, group_will_be_breached_since,
-    in_progress_since,
+    is_in_progress, terminating, will_be_in_progress,
 };
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
@@ -26,12 +27,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::observe::{Observed, Place};
 use crate::claims;
-use crate::coalesce::{Report, patience};
+use crate::coalesce::{Report, Urgency};
 use crate::converge;
 use crate::events;
 use crate::objects::Object;
 use crate::plan::{Acted, Plan};
 use crate::reconcile::ReconcileError;
+use crate::world::ByName;
 
 const FINALIZER: &str = finalizers::POD_CLIQUE_SCALING_GROUP;
 
@@ -94,16 +96,17 @@ pub(super) fn status<'o>(
     let urgent = lost.is_some() || is_urgent_for_group(object, &wanted);
     let available = stored.map(|status| status.available_replicas);
     // A termination that has helped is the end of a breach too.
-    let before = group_breached_since(object).or_else(|| in_progress_since(object));
-    let breach = events::breach(
-        &seen.group,
-        seen.set.as_deref()?,
-        (before, group_will_be_breached_since(object, &wanted)),
-        &wanted.conditions,
-    );
-    let events = lost.into_iter().chain(breach).collect();
+    let before = group_breached_since(object).is_some() || is_in_progress(object);
+    let after = group_will_be_breached_since(&wanted).is_some() || will_be_in_progress(&wanted);
+    let set = seen.set.as_deref()?;
+    let breach = events::breach(&seen.group, set, (before, after), &wanted.conditions);
+    let is_new = stored.and_then(|stored| stored.observed_generation) != wanted.observed_generation;
+    let counts = (replicas, object.spec.min_available.unwrap_or(1));
+    let low = events::scaled_below_minimum(&seen.group, set, counts, is_new);
+    let events = lost.into_iter().chain(breach).chain(low).collect();
     let resource = Resource::of::<PodCliqueScalingGroup>();
-    Some(Report { resource, meta, stored, wanted, patience: patience(urgent, available), events })
+    let urgency = Urgency::of(urgent, available);
+    Some(Report { resource, meta, stored, wanted, urgency, events })
 }
 
 /// What the set says about updates.
@@ -114,8 +117,14 @@ fn rollout<'a>(place: &Place<'a>) -> Rollout<'a> {
 /// The replicas of the group, as its status and its updates see them.
 fn judge(seen: &Observed, place: &Place<'_>, rollout: &Rollout<'_>) -> Vec<update::group::Replica> {
     let hashes = &place.hashes.templates;
+    let base_gang = seen.gangs.get(&place.layout.base_gang_name(place.set_replica));
+    let terminating = base_gang.map(|gang| terminating(&gang.object)).unwrap_or_default();
+    // What a termination is about to delete does not count any more.
+    let counts = |clique: &Object<PodClique>| {
+        seen.owns(clique) && !terminating.contains(&*clique.meta.uid.0)
+    };
     let member = |name: &str| {
-        let clique = seen.cliques.get(name).filter(|clique| seen.owns(clique))?;
+        let clique = seen.cliques.get(name).filter(|clique| counts(clique))?;
         Some(&clique.object)
     };
     let judge = |members: &Vec<_>| {
@@ -174,6 +183,8 @@ fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &m
     let members = members.flat_map(|(index, replica)| replica.iter().map(move |one| (index, one)));
     for (index, wanted) in members {
         match seen.cliques.get(&wanted.name) {
+            // A pod with a start-order container cannot start before the token is there.
+            None if !seen.has_token && starts_after_others(place, wanted) => decision.waits = true,
             None => writes.extend(template.write(wanted, None)),
             Some(live) if live.meta.deleting => decision.waits = true,
             Some(live) if !seen.owns(live) => {
@@ -189,6 +200,11 @@ fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &m
         }
     }
     decision.plan.step(writes);
+}
+
+/// Whether the pods of a member have a start-order container.
+fn starts_after_others(place: &Place<'_>, member: &Clique<'_>) -> bool {
+    !start_order::parents(&place.layout, member).is_empty()
 }
 
 /// Whether running members are changed in place.
@@ -294,6 +310,7 @@ fn taken(seen: &Observed, live: &Object<PodClique>) -> ReconcileError {
 
 /// What members are made from.
 struct Template<'a> {
+    gangs: &'a ByName<Object<PodGang>>,
     layout: &'a Layout<'a>,
     hashes: &'a BTreeMap<String, String>,
     owner: OwnerReference,
@@ -301,10 +318,11 @@ struct Template<'a> {
 }
 
 impl<'a> Template<'a> {
-    fn of(seen: &Observed, place: &'a Place<'a>) -> Self {
+    fn of(seen: &'a Observed, place: &'a Place<'a>) -> Self {
         let owner = owner::of_scaling_group(&seen.group.object);
         let hashes = &place.hashes.templates;
-        Self { layout: &place.layout, hashes, owner, mnnvl: seen.mnnvl }
+        let Observed { gangs, mnnvl, .. } = seen;
+        Self { gangs, layout: &place.layout, hashes, owner, mnnvl: *mnnvl }
     }
 
     /// Creates a member, or changes it where it differs from its template.
@@ -314,6 +332,10 @@ impl<'a> Template<'a> {
         let mut wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
         if self.mnnvl {
             children::compute_domains::join(self.layout, clique, &mut wanted.spec.pod_spec);
+        }
+        if live.is_none() {
+            let gang = self.gangs.get(&clique.gang).map(|gang| &gang.object);
+            children::mark_recreated(&mut wanted, gang);
         }
         converge::own(&wanted, live, "what the template says")
     }

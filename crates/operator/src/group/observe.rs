@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::children::resource_claims::{self, ResourceClaim};
 use grove_core::layout::{Clique, Layout};
 use grove_core::pods::ObservedPod;
@@ -13,7 +13,7 @@ use grove_runtime::resource::ObjectKey;
 
 use crate::claims;
 use crate::objects::{Hashes, Object, Set};
-use crate::world::{World, set_of};
+use crate::world::{self, World, replica_of, set_of};
 
 /// A group and its surroundings.
 pub(super) struct Observed {
@@ -24,8 +24,12 @@ pub(super) struct Observed {
     pub(super) cliques: ByName,
     /// The pods of those that report to have lost their minimum.
     pub(super) pods_of_breached: BTreeMap<String, Vec<ObservedPod>>,
+    /// Whether start-order containers of the set have their token.
+    pub(super) has_token: bool,
     /// The claims of the group.
     pub(super) claims: claims::Seen,
+    /// The gangs of its replica of the set.
+    pub(super) gangs: world::ByName<Object<PodGang>>,
     /// Whether members with GPUs join ComputeDomains.
     pub(super) mnnvl: bool,
 }
@@ -65,7 +69,12 @@ impl Observed {
         let claims = claims::Seen::default();
         let mnnvl = world.compute_domains.is_some();
         let pods_of_breached = pods_of_breached(world, &cliques);
-        let mut seen = Self { group, set, cliques, pods_of_breached, claims, mnnvl };
+        let replica = set.as_ref().zip(replica_of(&group.meta));
+        let gangs = replica.map(|(set, index)| world.gangs.of_replica(&set.meta.key, index));
+        let gangs = world::by_name(gangs.unwrap_or_default());
+        let has_token = set.as_ref().is_some_and(|set| world.has_token(set));
+        let mut seen =
+            Self { group, set, cliques, pods_of_breached, has_token, claims, gangs, mnnvl };
         // A name that somebody else has may come with any labels.
         let unlabelled: Vec<_> = seen
             .place()

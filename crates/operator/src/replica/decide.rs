@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::condition::pod_gang::INITIALIZED;
 use grove_api::error_code::ErrorCode;
+use grove_api::pod_gang::PodGangStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_backends::{Objects, Registry};
 use grove_core::children::{self, owner};
 use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
-use grove_core::termination::Verdict;
+use grove_core::pods::GangPods;
+use grove_core::termination::{Verdict, recreated_replicas};
 use grove_core::update;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -27,6 +29,7 @@ use serde_json::Value;
 use super::observe::Observed;
 use super::termination;
 use crate::claims;
+use crate::coalesce::{Report, Urgency};
 use crate::compute_domains;
 use crate::converge;
 use crate::objects::{Object, Raw};
@@ -38,23 +41,25 @@ const REASON: &str = "what the set says";
 
 /// What to do about a replica.
 #[derive(Default)]
-pub(super) struct Decision {
+pub(super) struct Decision<'o> {
     pub(super) plan: Plan,
     /// What cannot be done besides the plan.
     pub(super) refused: Option<ReconcileError>,
-    /// The plan is to terminate the replica.
+    /// The plan deletes the PodCliques of the replica, to recreate them.
     pub(super) terminates: bool,
     /// When the replica is terminated if it does not recover.
     pub(super) deadline: Option<Timestamp>,
+    /// What the pods of gangs show, once nothing else is left to write.
+    pub(super) reports: Vec<Report<'o, PodGangStatus>>,
 }
 
 /// Decides about one replica.
-pub(super) fn decide(
-    seen: &Observed,
+pub(super) fn decide<'o>(
+    seen: &'o Observed,
     backends: &Registry,
     objects: &dyn Objects,
     now: Timestamp,
-) -> Decision {
+) -> Decision<'o> {
     let layout = Layout::of(&seen.set.object);
     let mut plan = Plan::default();
     let set_owner = owner::of_set(&seen.set.object);
@@ -69,11 +74,15 @@ pub(super) fn decide(
         Verdict::Stay => {}
         Verdict::Wait(end) => deadline = Some(end),
         Verdict::Terminate => {
-            let plan = termination::plan(seen, now);
-            return Decision { plan, terminates: true, ..Decision::default() };
+            let (plan, terminates) = termination::plan(seen, &layout, now);
+            return Decision { plan, terminates, ..Decision::default() };
         }
     }
-    let mut wanted = Wanted { seen, writes, refused };
+    if let Some(write) = termination::forget_replicas(seen, &layout) {
+        plan.step([write]);
+        return Decision { plan, deadline, ..Decision::default() };
+    }
+    let mut wanted = Wanted { seen, writes, refused, reports: Vec::new() };
     let service = children::headless_service(&layout, seen.index);
     wanted.part(&SERVICES, &seen.services, service);
     for autoscaler in children::autoscalers(&layout, seen.index) {
@@ -90,8 +99,19 @@ pub(super) fn decide(
         }
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
         let mut clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
+        // A pod with a start-order container cannot start before the token is there.
+        if live.is_none() && !clique.spec.starts_after.is_empty() && !seen.has_token {
+            continue;
+        }
         if seen.compute_domains.is_some() {
             children::compute_domains::join(&layout, &place, &mut clique.spec.pod_spec);
+        }
+        if live.is_none() {
+            let gang = seen.gangs.get(&place.gang).map(|gang| &gang.object);
+            let recorded = gang.map(recreated_replicas).unwrap_or_default();
+            clique.spec.replicas =
+                recorded.get(&place.name).copied().unwrap_or(clique.spec.replicas);
+            children::mark_recreated(&mut clique, gang);
         }
         wanted.own(&seen.cliques, &clique);
     }
@@ -106,7 +126,8 @@ pub(super) fn decide(
     }
     wanted.remove_others(&layout, &gangs);
     plan.step(wanted.writes);
-    Decision { plan, refused: wanted.refused, terminates: false, deadline }
+    let Wanted { refused, reports, .. } = wanted;
+    Decision { plan, refused, terminates: false, deadline, reports }
 }
 
 /// What becomes of claims and ComputeDomains, and why some cannot be made.
@@ -145,6 +166,7 @@ struct Wanted<'s> {
     writes: Vec<Write>,
     /// The first of the objects that are in the way.
     refused: Option<ReconcileError>,
+    reports: Vec<Report<'s, PodGangStatus>>,
 }
 
 impl Wanted<'_> {
@@ -211,7 +233,8 @@ impl Wanted<'_> {
                 let minimum = minimum.and_then(|minimum| u32::try_from(minimum).ok());
                 wanted = minimum.map_or(wanted, |minimum| wanted.min(minimum));
             }
-            Some(Member { wanted, pods: pods(name) })
+            let missing_claim = self.seen.missing_claims.get(name).map(String::as_str);
+            Some(Member { wanted, pods: pods(name), missing_claim })
         };
         let pending = live.is_some_and(|live| {
             let state = gang::initialization(&place.name, &live.object.spec, member);
@@ -250,9 +273,28 @@ impl Wanted<'_> {
         };
         let state = gang::initialization(&place.name, &live.object.spec, member);
         let stored = live.object.status.as_ref();
-        let status = gang::status(stored, live.object.metadata.generation, now, state);
+        let generation = live.object.metadata.generation;
+        let mut names = place.cliques.iter().map(|clique| clique.name.as_str());
+        let missing_claim = names.find_map(|name| self.seen.missing_claims.get(name));
+        let missing_claim = missing_claim.map(String::as_str);
+        let mut status = gang::status(stored, generation, now, state, missing_claim);
         let write = converge::status(Resource::of::<PodGang>(), &live.meta, stored, &status);
-        self.writes.extend(write);
+        if write.is_some() {
+            self.writes.extend(write);
+            return;
+        }
+        let members = place.cliques.iter().map(|one| (one.min_available(), pods(&one.name)));
+        gang::report_pods(&mut status, GangPods::of(members), generation, now);
+        if stored != Some(&status) {
+            self.reports.push(Report {
+                resource: Resource::of::<PodGang>(),
+                meta: &live.meta,
+                stored,
+                wanted: status,
+                urgency: Urgency::Idle,
+                events: Vec::new(),
+            });
+        }
     }
 
     /// Deletes what is of this replica and not wanted any more.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
+use grove_core::children::resource_claims::{self, PodClaims};
+use grove_core::layout::Layout;
 use grove_core::pods::ObservedPod;
 
 use super::ReplicaKey;
@@ -24,8 +26,12 @@ pub(crate) struct Observed {
     pub(super) gangs: ByName<Object<PodGang>>,
     /// Pods by name of their PodClique.
     pub(super) pods: BTreeMap<String, Vec<ObservedPod>>,
+    /// Whether start-order containers of the set have their token.
+    pub(super) has_token: bool,
     /// The claims that the set has for this replica.
     pub(super) claims: claims::Seen,
+    /// By name of the PodClique: the first claim that its pods name and that does not exist.
+    pub(super) missing_claims: BTreeMap<String, String>,
     /// Absent when nobody cares for them.
     pub(super) compute_domains: Option<compute_domains::Seen>,
 }
@@ -38,9 +44,12 @@ pub(super) fn observe(world: &World, key: &ReplicaKey) -> Option<Observed> {
         let pods = world.pods_of(&clique.meta.uid);
         (name.clone(), pods.iter().map(|pod| pod.observed.clone()).collect())
     });
+    let missing_claims = missing_claims(world, &set, &cliques);
     Some(Observed {
+        missing_claims,
         claims: world.claims.of_set_replica(&set, key.index),
         compute_domains: compute_domains::observe(world, key),
+        has_token: world.has_token(&set),
         set,
         index: key.index,
         services: by_name(world.services.of_replica(&key.set, key.index)),
@@ -50,4 +59,25 @@ pub(super) fn observe(world: &World, key: &ReplicaKey) -> Option<Observed> {
         groups: by_name(world.groups.of_replica(&key.set, key.index)),
         gangs: by_name(world.gangs.of_replica(&key.set, key.index)),
     })
+}
+
+fn missing_claims(
+    world: &World,
+    set: &Set,
+    cliques: &ByName<Object<PodClique>>,
+) -> BTreeMap<String, String> {
+    // Most sets share nothing.
+    if !resource_claims::is_used(&set.object.spec.template) {
+        return BTreeMap::new();
+    }
+    let layout = Layout::of(&set.object);
+    let missing = |clique: &Object<PodClique>| {
+        let labels = clique.object.metadata.labels.as_ref()?;
+        let place = layout.find_clique(&clique.meta.key.name, labels)?;
+        let claims = PodClaims::of(&layout, &place);
+        let pods = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+        let mut names = (0..pods).flat_map(|index| claims.names(index));
+        names.find(|name| !world.claims.exists(layout.namespace(), name))
+    };
+    cliques.iter().filter_map(|(name, clique)| Some((name.clone(), missing(clique)?))).collect()
 }

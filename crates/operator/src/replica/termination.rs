@@ -1,28 +1,34 @@
 //! Gang termination of one replica: whether it is time, and how it is done.
 //!
-//! First its groups say that it was terminated, then everything goes that was well, last what had lost
-//! its minimum. So a termination that was interrupted is seen to be unfinished: something has lost its
-//! minimum before its replica was terminated, and is still there.
+//! One step per reconcile, each seen by the caches before the next: the base gang lists the PodCliques that
+//! are to be deleted, the groups of those PodCliques report it, the PodCliques are deleted, and the list is
+//! removed. A termination that is interrupted continues with the list, so a PodClique that was recreated
+//! meanwhile stays.
 
-use grove_api::{PodClique, PodCliqueScalingGroup};
+use std::collections::{BTreeMap, BTreeSet};
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, annotations};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::ObservedPod;
 use grove_core::termination::{
-    self, Verdict, announced, clique_is_breached_since, group_is_breached_since, in_progress_since,
+    self, Verdict, announced, clique_is_breached_since, group_is_breached_since,
+    recreated_replicas, terminating,
 };
 use grove_runtime::resource::Resource;
 use grove_runtime::view::Meta;
-use grove_runtime::write::Write;
+use grove_runtime::write::{Precondition, Verb, Write};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::observe::Observed;
 use crate::converge;
 use crate::objects::Object;
 use crate::plan::Plan;
 
-/// Whether the replica has lost its minimum for too long.
+/// Whether the replica has lost its minimum for too long, or is being terminated.
 pub(super) fn judge(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> Verdict {
-    if is_unfinished(seen) {
+    let Some(gang) = base_gang(seen, layout) else { return Verdict::Stay };
+    if !terminating(&gang.object).is_empty() {
         return Verdict::Terminate;
     }
     let standalone: Option<Vec<_>> = layout
@@ -30,49 +36,100 @@ pub(super) fn judge(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> Ver
         .iter()
         .map(|place| seen.cliques.get(&place.name).filter(|clique| !clique.meta.deleting))
         .collect();
-    // Some of it is being made anew.
+    // Some of it is being recreated.
     let Some(standalone) = standalone else { return Verdict::Stay };
     let standalone = standalone.into_iter().filter(|clique| is_owned(seen, &clique.meta));
-    let cliques = standalone.filter_map(|clique| breached_since(seen, clique));
+    let cliques = standalone
+        .filter_map(|clique| clique_is_breached_since(&clique.object, pods(seen, clique)));
     let groups = groups(seen).filter_map(|group| group_breached(seen, layout, group));
     termination::verdict(cliques.chain(groups), termination::delay(&seen.set.object), now)
 }
 
-/// Terminates the replica: everything that runs is made anew. Groups, gangs and services stay.
-pub(super) fn plan(seen: &Observed, now: Timestamp) -> Plan {
+/// The next step of the termination, and whether it deletes the PodCliques. Groups, gangs and services stay.
+pub(super) fn plan(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> (Plan, bool) {
     let mut plan = Plan::default();
-    plan.step(groups(seen).filter_map(|group| {
+    let Some(gang) = base_gang(seen, layout) else { return (plan, false) };
+    let listed = terminating(&gang.object);
+    if listed.is_empty() {
+        let all: BTreeSet<&str> = cliques(seen).map(|clique| &*clique.meta.uid.0).collect();
+        let list = all.into_iter().collect::<Vec<_>>().join(",");
+        let replicas = scaled_replicas(seen, layout);
+        let replicas = (!replicas.is_empty()).then(|| json!(replicas).to_string());
+        plan.step([annotate(
+            gang,
+            &json!({
+                annotations::TERMINATING_POD_CLIQUES: list,
+                annotations::RECREATED_REPLICAS: replicas,
+            }),
+        )]);
+        return (plan, false);
+    }
+    let is_listed = |clique: &&Object<PodClique>| listed.contains(&*clique.meta.uid.0);
+    let left: Vec<_> = cliques(seen).filter(is_listed).collect();
+    plan.step(groups(seen).filter(|group| has_member(group, &left)).filter_map(|group| {
         let status = announced(&group.object, seen.index, now);
         let resource = Resource::of::<PodCliqueScalingGroup>();
         converge::status(resource, &group.meta, group.object.status.as_ref(), &status)
     }));
-    let is_breached = |clique: &&Object<PodClique>| breached_since(seen, clique).is_some();
-    let (breached, well): (Vec<_>, Vec<_>) = cliques(seen).partition(is_breached);
-    plan.step(well.into_iter().map(delete));
-    plan.step(breached.into_iter().map(delete));
-    plan
+    if !plan.is_empty() {
+        return (plan, false);
+    }
+    if left.is_empty() {
+        plan.step([annotate(gang, &json!({ annotations::TERMINATING_POD_CLIQUES: null }))]);
+        return (plan, false);
+    }
+    plan.step(left.into_iter().map(|clique| {
+        let reason = "its replica was below its minimum for the termination delay";
+        converge::delete(Resource::of::<PodClique>(), &clique.meta, reason)
+    }));
+    (plan, true)
 }
 
-fn delete(clique: &Object<PodClique>) -> Write {
-    let reason = "its replica was below its minimum for the termination delay";
-    converge::delete(Resource::of::<PodClique>(), &clique.meta, reason)
+/// Forgets how many pods PodCliques are recreated with, once all of them exist.
+pub(super) fn forget_replicas(seen: &Observed, layout: &Layout<'_>) -> Option<Write> {
+    let gang = base_gang(seen, layout)?;
+    let recorded = recreated_replicas(&gang.object);
+    let exists = |name: &String| seen.cliques.get(name).is_some_and(|one| !one.meta.deleting);
+    let is_over = !recorded.is_empty() && recorded.keys().all(exists);
+    is_over.then(|| annotate(gang, &json!({ annotations::RECREATED_REPLICAS: null })))
 }
 
-fn is_unfinished(seen: &Observed) -> bool {
-    let Some(terminated) = groups(seen).filter_map(|one| in_progress_since(&one.object)).max()
-    else {
-        return false;
-    };
-    let breached = cliques(seen).filter_map(|clique| breached_since(seen, clique));
-    breached.into_iter().any(|since| since <= terminated)
+/// The replicas of standalone cliques that somebody scaled, by name.
+fn scaled_replicas<'o>(seen: &'o Observed, layout: &Layout<'_>) -> BTreeMap<&'o str, i32> {
+    let standalone = layout.standalone_cliques(seen.index);
+    let scaled = standalone.iter().filter_map(|place| {
+        let (name, live) = seen.cliques.get_key_value(&place.name)?;
+        let replicas = live.object.spec.replicas;
+        (replicas != place.template.spec.replicas).then_some((name.as_str(), replicas))
+    });
+    scaled.collect()
+}
+
+/// Writes annotations of the gang; null removes one.
+fn annotate(gang: &Object<PodGang>, texts: &Value) -> Write {
+    Write {
+        resource: Resource::of::<PodGang>(),
+        key: gang.meta.key.clone(),
+        verb: Verb::Merge {
+            patch: json!({ "metadata": { "annotations": texts } }),
+            only_if: Precondition::version(&gang.meta.uid, gang.meta.resource_version),
+            subresource: None,
+        },
+        reason: "gang termination",
+    }
+}
+
+fn base_gang<'o>(seen: &'o Observed, layout: &Layout<'_>) -> Option<&'o Object<PodGang>> {
+    let gang = seen.gangs.get(&layout.base_gang_name(seen.index))?;
+    Some(&**gang).filter(|gang| is_owned(seen, &gang.meta) && !gang.meta.deleting)
+}
+
+fn has_member(group: &Object<PodCliqueScalingGroup>, cliques: &[&Object<PodClique>]) -> bool {
+    cliques.iter().any(|clique| clique.meta.owner_uid() == Some(&group.meta.uid))
 }
 
 fn pods<'o>(seen: &'o Observed, clique: &Object<PodClique>) -> &'o [ObservedPod] {
     seen.pods.get(&*clique.meta.key.name).map(Vec::as_slice).unwrap_or_default()
-}
-
-fn breached_since(seen: &Observed, clique: &Object<PodClique>) -> Option<Timestamp> {
-    clique_is_breached_since(&clique.object, pods(seen, clique))
 }
 
 fn group_breached(
@@ -104,14 +161,11 @@ fn groups(seen: &Observed) -> impl Iterator<Item = &Object<PodCliqueScalingGroup
 
 /// The standalone cliques and the members of the groups.
 fn cliques(seen: &Observed) -> impl Iterator<Item = &Object<PodClique>> {
-    let is_ours = |meta: &Meta| {
-        let member_of = |group: &&Object<PodCliqueScalingGroup>| {
-            meta.controller.as_ref().is_some_and(|owner| owner.uid == group.meta.uid)
-        };
-        is_owned(seen, meta) || groups(seen).any(|group| member_of(&group))
+    let is_ours = |clique: &Object<PodClique>| {
+        is_owned(seen, &clique.meta) || groups(seen).any(|group| has_member(group, &[clique]))
     };
     let cliques = seen.cliques.values().map(AsRef::as_ref);
-    cliques.filter(move |clique| !clique.meta.deleting && is_ours(&clique.meta))
+    cliques.filter(move |clique| !clique.meta.deleting && is_ours(clique))
 }
 
 fn is_owned(seen: &Observed, meta: &Meta) -> bool {

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grove_api::error_code::ErrorCode;
+use grove_api::error_code::{ErrorCode, LastError};
 use grove_api::foreign::compute_domain::ComputeDomain;
+use grove_api::pod_clique_set::PodCliqueSetStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
 use grove_backends::Limit;
-use grove_core::children::{self, owner};
+use grove_core::children::owner;
 use grove_core::layout::Layout;
 use grove_core::revision::{self, Change};
 use grove_core::status::{self, Outcome, ResourceState, SchedulerState, SetReplica};
@@ -20,24 +21,29 @@ use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Precondition, Verb, Write};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::observe::{Children, Observed, Replica};
 use crate::claims::{self, RESOURCE_CLAIMS};
 use crate::objects::{Hashes, Object, Pod, Revision, Set};
 use crate::plan::Plan;
 use crate::reconcile::ReconcileError;
-use crate::world::{
-    AUTOSCALERS, ByName, REVISIONS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, SERVICES,
-};
+use crate::world::{AUTOSCALERS, ByName, REVISIONS, SERVICES};
 use crate::{converge, events};
 
-/// The plan, and what cannot be done besides it. `children` are asked for only when the set is deleted,
-/// or when its history is too long.
-pub(super) fn decide(
-    seen: &Observed,
-    children: impl FnOnce() -> Children,
-) -> (Plan, Option<ReconcileError>) {
+/// What to do about a set.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    /// What comes before everything else.
+    pub(super) first: Plan,
+    /// What else a set that stays needs, besides access for its start-order containers.
+    pub(super) rest: Plan,
+    /// What cannot be done.
+    pub(super) refused: Option<ReconcileError>,
+}
+
+/// Decides about a set. `children` are asked for only when the set is deleted, or when its history is
+/// too long.
+pub(super) fn decide(seen: &Observed, children: impl FnOnce() -> Children) -> Decision {
     let mut plan = Plan::default();
     let resource = Resource::of::<PodCliqueSet>();
     let mut held = seen.set.object.metadata.finalizers.clone().unwrap_or_default();
@@ -50,7 +56,7 @@ pub(super) fn decide(
             held.remove(position);
             plan.step([converge::finalizers(resource, &seen.set.meta, &held, "nothing is left")]);
         }
-        return (plan, None);
+        return Decision { first: plan, ..Decision::default() };
     }
     if ours.is_none() {
         held.push(finalizers::POD_CLIQUE_SET.to_owned());
@@ -59,25 +65,9 @@ pub(super) fn decide(
     let layout = Layout::of(&seen.set.object);
     let owner = owner::of_set(&seen.set.object);
     let claims = claims::decide(&seen.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
-    plan.step(
-        [
-            access(
-                SERVICE_ACCOUNTS,
-                seen.service_account.as_ref(),
-                children::service_account(&layout),
-            ),
-            access(ROLES, seen.role.as_ref(), children::role(&layout)),
-            access(SECRETS, seen.secret.as_ref(), children::token_secret(&layout)),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(claims.writes),
-    );
-    // The API server looks at the role before it lets anybody bind it.
-    plan.step(access(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)));
-    // Last: nothing waits for it.
-    plan.step(history(seen, children));
-    (plan, claims.problem)
+    let mut rest = Plan::default();
+    rest.step(claims.writes.into_iter().chain(history(seen, children)));
+    Decision { first: plan, rest, refused: claims.problem }
 }
 
 /// Keeps the templates that the set has had.
@@ -135,17 +125,6 @@ fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
     own.chain(of_cliques.chain(of_groups).flatten()).collect()
 }
 
-/// Creates an object that the start-order container needs, or puts its labels back.
-fn access(resource: Resource, live: Option<&Meta>, wanted: Value) -> Option<Write> {
-    let reason = "for the start-order container";
-    let Some(live) = live else {
-        return converge::part(resource, wanted, None, reason);
-    };
-    let labels = wanted["metadata"]["labels"].as_object().into_iter().flatten();
-    let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-    converge::labels(resource, live, labels, reason)
-}
-
 fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     let mut found: Vec<(Resource, &Meta)> = Vec::new();
     // Before the pods: as long as a service is there, every pod that goes makes others write its address
@@ -161,13 +140,7 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
     found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));
     let domains = children.compute_domains.iter();
     found.extend(domains.map(|one| (Resource::of::<ComputeDomain>(), &one.meta)));
-    let access = [
-        (SERVICE_ACCOUNTS, &seen.service_account),
-        (ROLES, &seen.role),
-        (ROLE_BINDINGS, &seen.role_binding),
-        (SECRETS, &seen.secret),
-    ];
-    found.extend(access.into_iter().filter_map(|(kind, meta)| Some((kind, meta.as_ref()?))));
+    found.extend(seen.access.all());
     let uid = &seen.set.meta.uid;
     let owned = |meta: &Meta| meta.controller.as_ref().is_some_and(|owner| owner.uid == *uid);
     found
@@ -177,7 +150,7 @@ fn remove_children(seen: &Observed, children: &Children) -> Vec<Write> {
         .collect()
 }
 
-/// The status, if it differs from the stored one, and what is told when it is written.
+/// The next status of a set that stays.
 pub(super) fn status(
     seen: &Observed,
     children: &Children,
@@ -185,21 +158,45 @@ pub(super) fn status(
     scheduler: SchedulerState<'_>,
     resources: ResourceState<'_>,
     now: Timestamp,
-) -> Option<(Write, Vec<Occurrence>)> {
+) -> PodCliqueSetStatus {
     let set = &seen.set.object;
-    if seen.set.meta.deleting {
-        return None;
-    }
     let layout = Layout::of(set);
     let judge = |index| judge(&seen.set, &layout, index, &children.cliques, &children.groups);
     let replicas: Vec<_> = (0..layout.replicas()).map(judge).collect();
     let hash = &seen.set.hashes().generation;
-    let mut wanted = status::pod_clique_set(set, hash, &replicas, outcome, now);
-    status::scheduler(&mut wanted, set.metadata.generation, scheduler, now);
-    status::resources(&mut wanted, set.metadata.generation, resources, now);
-    let resource = Resource::of::<PodCliqueSet>();
-    let write = converge::status(resource, &seen.set.meta, set.status.as_ref(), &wanted)?;
-    Some((write, events::update_steps(&seen.set, &wanted)))
+    let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
+    status::scheduler(&mut next, set.metadata.generation, scheduler, now);
+    status::resources(&mut next, set.metadata.generation, resources, now);
+    next
+}
+
+/// The write of a status that differs from the stored one, and the events to emit with it. `parts` are the
+/// errors of groups and cliques in it.
+pub(super) fn report(
+    seen: &Observed,
+    next: &PodCliqueSetStatus,
+    parts: &[LastError],
+) -> Option<(Write, Vec<Occurrence>)> {
+    let (resource, stored) = (Resource::of::<PodCliqueSet>(), seen.set.object.status.as_ref());
+    let write = converge::status(resource, &seen.set.meta, stored, next)?;
+    let known = stored.map(|status| &*status.last_errors).unwrap_or_default();
+    let errors = events::errors_of_parts(&seen.set, parts, known);
+    Some((write, events::update_steps(&seen.set, next).into_iter().chain(errors).collect()))
+}
+
+/// What the groups and cliques of a set report as failed: one error of each kind and code.
+pub(super) fn errors_of_parts(children: &Children) -> Vec<LastError> {
+    let groups = children
+        .groups
+        .iter()
+        .filter_map(|(name, one)| Some((name.as_str(), &*one.object.status.as_ref()?.last_errors)));
+    let cliques = children
+        .cliques
+        .iter()
+        .filter_map(|(name, one)| Some((name.as_str(), &*one.object.status.as_ref()?.last_errors)));
+    let mut errors = status::aggregate(PodCliqueScalingGroup::KIND, groups);
+    errors.extend(status::aggregate(PodClique::KIND, cliques));
+    errors
 }
 
 /// Whether the next step of an update can be taken. Of the replicas, only the one whose turn it is is

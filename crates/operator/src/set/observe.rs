@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use grove_api::foreign::compute_domain::ComputeDomain;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, names};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::layout::Layout;
 use grove_runtime::resource::ObjectKey;
-use grove_runtime::view::Meta;
 
+use super::access;
 use crate::claims::{self, Claim};
 use crate::objects::{Object, Raw, Revision, Set};
 use crate::world::{ByName, World, by_name};
@@ -15,10 +15,7 @@ use crate::world::{ByName, World, by_name};
 /// A set, what the start-order container needs, and the history of its templates.
 pub(super) struct Observed {
     pub(super) set: Arc<Set>,
-    pub(super) service_account: Option<Meta>,
-    pub(super) role: Option<Meta>,
-    pub(super) role_binding: Option<Meta>,
-    pub(super) secret: Option<Meta>,
+    pub(super) access: access::Seen,
     /// Absent when they cannot be seen.
     pub(super) revisions: Option<Vec<Arc<Revision>>>,
     /// The claims that all its replicas share.
@@ -38,17 +35,9 @@ pub(super) struct Children {
 
 pub(super) fn observe(world: &World, key: &ObjectKey) -> Option<Observed> {
     let set = world.sets.get(key)?;
-    let named = |name: String| ObjectKey::new(&key.namespace, &name);
-    let meta =
-        |view: Option<Arc<grove_runtime::view::MetaView>>| view.map(|view| view.metadata.clone());
     Some(Observed {
-        service_account: meta(
-            world.service_accounts.get(&named(names::service_account(&key.name))),
-        ),
-        role: meta(world.roles.get(&named(names::role(&key.name)))),
-        role_binding: meta(world.role_bindings.get(&named(names::role_binding(&key.name)))),
+        access: access::observe(world, key),
         revisions: world.revisions.store.is_served().then(|| world.revisions.of(key)),
-        secret: meta(world.secrets.get(&named(names::token_secret(&key.name)))),
         claims: world.claims.of_set(&Layout::of(&set.object)),
         set,
     })

@@ -7,6 +7,7 @@ use grove_backends::{BackendError, Drift, Topology};
 use grove_core::status::{self, Agreement, SchedulerTopology};
 use grove_runtime::events::{Occurrence, Severity};
 use grove_runtime::resource::Resource;
+use grove_runtime::store::Presence;
 use grove_runtime::write::Write;
 use jiff::Timestamp;
 
@@ -36,10 +37,13 @@ pub(super) fn decide(topology: &Topology<'_>, schedulers: &[Scheduler<'_>]) -> V
 }
 
 fn judge(topology: &Topology<'_>, seen: &Scheduler<'_>) -> Verdict {
-    let Scheduler { name, part, reference, live, is_served } = seen;
+    let Scheduler { name, part, reference, live, presence } = seen;
     let live = live.as_deref();
     let next = match reference {
-        _ if !is_served => Err(BackendError::not_served(name, &part.kind())),
+        _ if *presence == Presence::Absent => Err(BackendError::not_served(name, &part.kind())),
+        _ if *presence == Presence::Unknown => {
+            Err(BackendError::presence_unknown(name, &part.kind()))
+        }
         Some(reference) => Ok(Next::Report(compared(part.drift(topology, reference, live)))),
         None => part.plan(topology, live).map(|write| {
             write.map_or(Next::Report(Agreement::Same { generation: None }), Next::Write)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grove_api::ClusterTopologyBinding;
 use grove_backends::{Registry, SchedulerObject, Topology, TopologyPart};
 use grove_runtime::resource::ObjectKey;
+use grove_runtime::store::Presence;
 
 use crate::world::World;
 
@@ -15,7 +16,7 @@ pub(super) struct Scheduler<'a> {
     /// Name of the object when somebody else manages it.
     pub(super) reference: Option<&'a str>,
     pub(super) live: Option<Arc<SchedulerObject>>,
-    pub(super) is_served: bool,
+    pub(super) presence: Presence,
 }
 
 /// The schedulers, by name; nothing while a cache is not filled yet.
@@ -29,14 +30,14 @@ pub(super) fn schedulers<'a>(
     for backend in backends.all() {
         let Some(part) = backend.topology() else { continue };
         let Some(store) = world.scheduler_objects.store(&part.kind()) else { continue };
-        let is_served = store.is_served();
-        if is_served && !store.is_listed() {
+        let presence = store.presence();
+        if presence == Presence::Served && !store.is_listed() {
             return None;
         }
         let reference = reference(backend.name());
         let name = reference.map_or_else(|| part.object_name(topology), str::to_owned);
-        let live = store.get(&ObjectKey::new("", &name)).filter(|_| is_served);
-        schedulers.push(Scheduler { name: backend.name(), part, reference, live, is_served });
+        let live = store.get(&ObjectKey::new("", &name));
+        schedulers.push(Scheduler { name: backend.name(), part, reference, live, presence });
     }
     Some(schedulers)
 }

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use futures::future::BoxFuture;
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
 use grove_backends::{Backend, BackendError, Capabilities, Objects, Pods, Preparation};
-use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
 use serde_json::json;
@@ -76,19 +75,20 @@ fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
 }
 
 #[tokio::test]
-async fn a_good_set_passes_with_its_warnings_and_a_bad_one_is_refused_by_field() {
+async fn a_good_set_passes_without_warnings_and_a_bad_one_is_refused_by_field() {
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
-    let allowed = validate(&review("CREATE", Some(&set), None), &context(), &schedulers()).await;
+    let allowed =
+        validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await;
     assert!(
-        matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.len() == 1),
+        matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.is_empty()),
         "{allowed:?}"
     );
 
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
     let update = review("UPDATE", Some(&set), Some(&old));
-    let Verdict::Deny(denial) = validate(&update, &context(), &schedulers()).await else {
+    let Verdict::Deny(denial) = validate(&update, &context(), &schedulers(), None).await else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
@@ -136,7 +136,7 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {
         let review = review(operation, Some(&set), old);
-        let Verdict::Deny(denial) = validate(&review, &context(), &incapable).await else {
+        let Verdict::Deny(denial) = validate(&review, &context(), &incapable, None).await else {
             panic!("refused")
         };
         assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
@@ -145,7 +145,7 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
     let mut old = set.clone();
     old["spec"]["replicas"] = json!(2);
     let review = review("UPDATE", Some(&set), Some(&old));
-    let allowed = validate(&review, &context(), &incapable).await;
+    let allowed = validate(&review, &context(), &incapable, None).await;
     let Verdict::Allow { warnings, .. } = allowed else { panic!("allowed with a warning") };
     assert!(warnings.contains(&"not looked at".to_owned()), "{warnings:?}");
 }
@@ -157,7 +157,7 @@ async fn what_cannot_be_decoded_is_answered_with_400() {
 
     for verdict in [
         default(&review("CREATE", Some(&set), None)),
-        validate(&review("CREATE", Some(&set), None), &context(), &schedulers()).await,
+        validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await,
         default(&review("CREATE", None, None)),
     ] {
         assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 400), "{verdict:?}");

@@ -379,6 +379,19 @@ fn pod_specs() -> Vec<Row> {
             denied(&["podSpec.spec.nodeName", "must not be set"]),
         ),
         (
+            "container without image",
+            |s| remove(&mut router(s)["spec"]["podSpec"]["containers"][0], "image"),
+            denied(&[
+                "spec.template.cliques[0].spec.podSpec.containers[0].image: Required value",
+                "(clique \"router\")",
+            ]),
+        ),
+        (
+            "pods without containers",
+            |s| router(s)["spec"]["podSpec"]["containers"] = json!([]),
+            denied(&["spec.template.cliques[0].spec.podSpec.containers: Required value"]),
+        ),
+        (
             "variable that is none",
             |s| router(s)["spec"]["podSpec"]["containers"][0]["env"] = json!([{ "name": "=" }]),
             denied(&["podSpec.spec.containers[0].env[0].name"]),

@@ -2,6 +2,7 @@
 
 pub(crate) mod authorizer;
 pub(crate) mod create;
+pub(crate) mod pods;
 pub(crate) mod update;
 
 use http::Method;
@@ -124,4 +125,20 @@ pub(crate) async fn wrong_answers(
         wrong.extend(answer.compare(&came).map(|text| format!("{what}: {text}")));
     }
     wrong
+}
+
+/// The warnings that a changed set gets when it is created, without storing it.
+pub(crate) async fn warnings(client: &Client, change: Change) -> Vec<String> {
+    let mut set = good();
+    set["metadata"]["name"] = json!("warned");
+    change(&mut set);
+    let path = format!("{}?dryRun=All", SETS.in_namespace(NAMESPACE));
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(kube::client::Body::from(set.to_string().into_bytes()))
+        .unwrap();
+    let response = client.send(request).await.unwrap();
+    assert_eq!(response.status(), 201);
+    let warnings = response.headers().get_all("warning");
+    warnings.iter().map(|one| one.to_str().unwrap().to_owned()).collect()
 }

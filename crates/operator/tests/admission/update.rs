@@ -52,6 +52,16 @@ fn cliques() -> Vec<Row> {
             ]),
         ),
         (
+            "an image that is removed",
+            |s| remove(&mut router(s)["spec"]["podSpec"]["containers"][0], "image"),
+            denied(&["cliques[0].spec.podSpec.containers[0].image: Required value"]),
+        ),
+        (
+            "a node",
+            |s| router(s)["spec"]["podSpec"]["nodeName"] = json!("n"),
+            denied(&["podSpec.spec.nodeName", "must not be set"]),
+        ),
+        (
             "another role",
             |s| router(s)["spec"]["roleName"] = json!("x"),
             denied(&["cliques.spec.roleName", IMMUTABLE]),

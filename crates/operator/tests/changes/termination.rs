@@ -19,6 +19,7 @@ use crate::support::{Operator, Setup, World};
 
 rules! {
     "what lost its minimum starts again after the delay, and once": lost,
+    "a group that loses its minimum as soon as it is up is terminated after the delay, once": brief,
     "what has its minimum back in time, what never had it and what starts, stays": recovered,
     "what flaps faster than the delay stays, and goes when it stays below": flaps,
     "the delay can be changed while it runs, and an update suspends it": delays,
@@ -41,14 +42,24 @@ fn delay(text: Option<&str>) -> Value {
     json!({ "spec": { "template": { "terminationDelay": text } } })
 }
 
-/// Until conditions that change now are not taken for first values.
+/// Until everything is recorded to have had its minimum. What is lost from that moment on counts, however short
+/// it was up.
 async fn until_established(namespace: &Namespace) {
-    let created = namespace.look(|state| {
-        let all = state.of(CLIQUES).into_iter().chain(state.of(GROUPS));
-        let created = all.map(|one| text(&one["metadata"]["creationTimestamp"]).to_owned());
-        created.max().unwrap()
-    });
-    until_after(created.parse().unwrap(), 6).await;
+    let all = namespace.look(|state| [state.names(CLIQUES), state.names(GROUPS)].concat());
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    until_reached(namespace, &all).await;
+}
+
+async fn until_reached(namespace: &Namespace, names: &[&str]) {
+    let what = format!("{names:?} have had their minimum");
+    namespace
+        .until_is(&what, |state| {
+            names.iter().all(|name| {
+                let one = state.get(CLIQUES, name).or_else(|| state.get(GROUPS, name));
+                one.is_some_and(|one| condition(one, "MinAvailableReached")["status"] == "True")
+            })
+        })
+        .await;
 }
 
 /// Until this many seconds have passed since a moment. Nothing can be watched that says so.
@@ -173,6 +184,40 @@ async fn lost(bench: Bench, namespace: Namespace) {
         .await;
 }
 
+async fn brief(bench: Bench, namespace: Namespace) {
+    let node = namespace.name.clone();
+    let place = format!("test.grove.io/{node}");
+    bench.node(&node, &place, 1).await;
+    let cliques = [clique("a", 1), placed("b", 1, &place)];
+    let one = impatient(set("x", &cliques, &[group("g", &["b"], 1, 1)]));
+    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 1).await;
+    until_established(&namespace).await;
+
+    // No status is waited for: only the pods show that the group was up.
+    namespace.create(SETS, &one).await;
+    let names = ["x-0-a", "x-0-g-0-b"];
+    let is_up =
+        |state: &State, clique: &str| state.pods_of(clique).values().any(|pod| is_ready(pod));
+    namespace.until_is("x is up", |state| names.iter().all(|name| is_up(state, name))).await;
+    let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
+    lose(&bench, &namespace, &node, &place).await;
+    let breached = until_breached(&namespace, "x-0-g-0-b").await;
+    for name in names {
+        until_made_anew(&namespace, name, &before[name]).await;
+    }
+    assert_went_once(&namespace, mark, &names, (breached, DELAY));
+    let after = uids_of_cliques(&namespace);
+    until_witness_is_terminated(&namespace).await;
+    bench.set_places(&node, &place, 1).await;
+    namespace.until_complete(3).await;
+    for name in names {
+        assert_eq!(uid_of(&namespace, CLIQUES, name), after[name], "{name}");
+    }
+    let story =
+        ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
+    until_told(&namespace, "x", &story).await;
+}
+
 async fn recovered(bench: Bench, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
@@ -188,7 +233,7 @@ async fn recovered(bench: Bench, namespace: Namespace) {
         namespace.until_field(SETS, name, "/status/availableReplicas", json!(1)).await;
     }
     namespace.until_field(CLIQUES, "starting-0-a", "/status/scheduledReplicas", json!(1)).await;
-    until_established(&namespace).await;
+    until_reached(&namespace, &["back-0-a", "witness-0-a"]).await;
     let before = uids_of_cliques(&namespace);
 
     lose(&bench, &namespace, &node, &place).await;
@@ -204,6 +249,10 @@ async fn recovered(bench: Bench, namespace: Namespace) {
         let clique = namespace.object(CLIQUES, name);
         text(&condition(&clique, "MinAvailableBreached")["status"]).to_owned()
     };
+    for name in ["never-0-a", "starting-0-a"] {
+        let clique = namespace.object(CLIQUES, name);
+        assert_eq!(condition(&clique, "MinAvailableReached")["status"], "False", "{name}");
+    }
     assert_ne!(breached("never-0-a"), "False");
     assert_eq!(breached("starting-0-a"), "False", "pods that start are on their way");
 }

@@ -11,8 +11,8 @@ use crate::support::sets::{clique_with_min, set};
 use crate::support::{Operator, Setup};
 
 const WEBHOOKS: [&str; 2] = [
-    "validatingwebhookconfigurations/podcliqueset-validating-webhook",
-    "mutatingwebhookconfigurations/podcliqueset-defaulting-webhook",
+    "validatingwebhookconfigurations/podcliqueset-validating-webhook-outside",
+    "mutatingwebhookconfigurations/podcliqueset-defaulting-webhook-outside",
 ];
 
 /// Turns gangs off and on again, and lowers a minimum while nobody looks. A gang that began without groups

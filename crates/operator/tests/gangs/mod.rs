@@ -4,6 +4,7 @@ pub(crate) mod ended;
 pub(crate) mod every;
 pub(crate) mod flat;
 pub(crate) mod minimum;
+pub(crate) mod refused;
 pub(crate) mod trap;
 pub(crate) mod tree;
 

@@ -4,8 +4,11 @@
 use serde_json::{Value, json};
 
 use super::{Bench, rules};
-use crate::support::kinds::{ACCOUNTS, CLIQUES, GANGS, Kind, SECRETS, SERVICES, SETS};
-use crate::support::mirror::{Namespace, text};
+use crate::support::kinds::{
+    ACCOUNTS, BINDINGS, CLIQUES, EVENTS, GANGS, Kind, PODS, REVISIONS, ROLES, SECRETS, SERVICES,
+    SETS,
+};
+use crate::support::mirror::{Namespace, name_of, text};
 use crate::support::sets::{clique, group, set, small};
 
 rules! {
@@ -14,6 +17,11 @@ rules! {
     "a clique of somebody else is left alone and told": foreign_clique,
     "an account of somebody else is left alone and told": account,
     "a secret of somebody else is left alone and told": secret,
+    "a role of another owner that does not grant pods is reported, and everything else is created": role,
+    "a role of another owner that grants pods is used as it is": sufficient_role,
+    "a role binding of another owner is left alone and reported": role_binding,
+    "cliques that start after others wait for the token": waits_for_token,
+    "the token secret of older versions is deleted when no pod mounts it": legacy_secret,
     "of two sets that want one name, the second waits for the first": two_sets,
     "of two sets whose members want one name, the second waits for the first": two_members,
 }
@@ -78,6 +86,118 @@ async fn account(bench: Bench, namespace: Namespace) {
 async fn secret(bench: Bench, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     in_the_way(&bench, &namespace, SECRETS, object).await;
+}
+
+/// Two cliques, of which the second starts after the first.
+fn in_order(name: &str) -> Value {
+    let mut set = set(name, &[clique("a", 1), clique("b", 1)], &[]);
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
+    set
+}
+
+async fn role(bench: Bench, namespace: Namespace) {
+    let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [] });
+    let foreign = namespace.create(ROLES, &object).await;
+    namespace.create(SETS, &in_order("x")).await;
+
+    until_told(&namespace, "x", "grove.io:pcs:x").await;
+    namespace.until_field(SETS, "x", "/status/availableReplicas", json!(1)).await;
+    let is_there = |kind: Kind| !namespace.look(|state| state.of(kind).is_empty());
+    assert!([BINDINGS, REVISIONS, SECRETS].into_iter().all(is_there));
+    let reported = |event: &Value| event["reason"] == "StartOrderAccessFailed";
+    namespace
+        .until_is("an event reports it", |state| state.of(EVENTS).iter().any(|one| reported(one)))
+        .await;
+    assert_eq!(namespace.object(ROLES, "grove.io:pcs:x")["metadata"], foreign["metadata"]);
+    namespace.delete(ROLES, "grove.io:pcs:x").await;
+    namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
+    let role = namespace.object(ROLES, "grove.io:pcs:x");
+    assert_eq!(role["metadata"]["ownerReferences"][0]["name"], "x");
+    bench.world.settled(&bench.mirror).await;
+    let events =
+        namespace.look(|state| state.of(EVENTS).iter().filter(|one| reported(one)).count());
+    assert_eq!(events, 1, "reported once");
+}
+
+async fn sufficient_role(bench: Bench, namespace: Namespace) {
+    let verbs = ["get", "list", "watch"];
+    let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": verbs });
+    let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [rule] });
+    let foreign = namespace.create(ROLES, &object).await;
+    bench.deploy(&namespace, &in_order("x"), 2).await;
+
+    let after = namespace.object(ROLES, "grove.io:pcs:x");
+    assert_eq!(after["metadata"]["uid"], foreign["metadata"]["uid"]);
+    assert_eq!(namespace.object(SETS, "x")["status"]["lastErrors"], json!(null));
+    let account = format!("--as=system:serviceaccount:{}:x", namespace.name);
+    let args = ["auth", "can-i", "watch", "pods", "-n", &namespace.name, &account];
+    assert!(bench.world.cluster.kubectl(&args).is_ok());
+}
+
+async fn role_binding(bench: Bench, namespace: Namespace) {
+    let object = json!({
+        "metadata": { "name": "grove.io:pcs:x" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "other" },
+    });
+    in_the_way(&bench, &namespace, BINDINGS, object).await;
+}
+
+async fn waits_for_token(bench: Bench, namespace: Namespace) {
+    let object = json!({ "metadata": { "name": "x-ic-sat" } });
+    namespace.create(SECRETS, &object).await;
+    namespace.create(SETS, &in_order("x")).await;
+    until_told(&namespace, "x", "ERR_SECRET_CONFLICT").await;
+    namespace.until_is("the first clique is there", |state| !state.of(CLIQUES).is_empty()).await;
+    bench.world.settled(&bench.mirror).await;
+    assert_eq!(namespace.names(CLIQUES), ["x-0-a"]);
+
+    namespace.delete(SECRETS, "x-ic-sat").await;
+    namespace.until_complete(2).await;
+    namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
+    namespace.until_field(SETS, "x", "/status/observedGeneration", json!(1)).await;
+    let history = namespace.look(|state| {
+        let created = |one: &(Kind, std::sync::Arc<Value>)| {
+            let (kind, object) = one;
+            let filled = *kind == SECRETS && object["data"]["token"].is_string();
+            let waiting = *kind == CLIQUES && name_of(object) == "x-0-b";
+            let version = || text(&object["metadata"]["resourceVersion"]).parse::<u64>().unwrap();
+            (filled || waiting).then(|| (version(), kind.name))
+        };
+        state.history.iter().filter_map(created).min()
+    });
+    assert_eq!(history.unwrap().1, "Secret", "the clique came after the token");
+}
+
+async fn legacy_secret(bench: Bench, namespace: Namespace) {
+    bench.deploy(&namespace, &in_order("x"), 2).await;
+    let set = namespace.object(SETS, "x");
+    let legacy = "x-initc-sa-token-secret";
+    let labels = json!({
+        "app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "x",
+    });
+    let mounting = json!({
+        "metadata": { "name": "old", "labels": labels, "ownerReferences": [{
+            "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "x-0-b",
+            "uid": namespace.object(CLIQUES, "x-0-b")["metadata"]["uid"], "controller": true,
+        }], "finalizers": ["test.grove.io/held"] },
+        "spec": {
+            "containers": [{ "name": "c", "image": "busybox" }],
+            "volumes": [{ "name": "v", "secret": { "secretName": legacy } }],
+        },
+    });
+    namespace.create(PODS, &mounting).await;
+    let secret = json!({ "metadata": { "name": legacy, "labels": labels, "ownerReferences": [{
+        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "x",
+        "uid": set["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }] } });
+    namespace.create(SECRETS, &secret).await;
+    bench.world.settled(&bench.mirror).await;
+    assert!(namespace.look(|state| state.get(SECRETS, legacy).is_some()), "a pod mounts it");
+
+    namespace.delete(PODS, "old").await;
+    namespace.patch(PODS, "old", json!({ "metadata": { "finalizers": null } })).await;
+    namespace.until_gone(SECRETS, legacy).await;
+    namespace.until_complete(2).await;
 }
 
 async fn two_sets(bench: Bench, namespace: Namespace) {

@@ -7,6 +7,7 @@ mod events;
 mod gangs;
 mod names;
 mod pods;
+mod refusals;
 mod revisions;
 pub(crate) mod rights;
 mod scaling;
@@ -20,12 +21,13 @@ use crate::support::cases::Case;
 
 /// All cases.
 pub(crate) fn all(bench: &Bench) -> Vec<Case> {
-    let tables: [&[Rule]; 12] = [
+    let tables: [&[Rule]; 13] = [
         autoscaling::RULES,
         start_order::RULES,
         gangs::RULES,
         names::RULES,
         pods::RULES,
+        refusals::RULES,
         scaling::RULES,
         sharing::RULES,
         status::RULES,

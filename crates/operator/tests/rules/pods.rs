@@ -282,14 +282,15 @@ async fn quota(bench: Bench, namespace: Namespace) {
 
 async fn invalid(_: Bench, namespace: Namespace) {
     let mut wrong = set("x", &[clique("a", 1)], &[]);
-    wrong["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["dnsPolicy"] = json!("Sometimes");
+    // Admission warns about it only: the class may come.
+    wrong["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["priorityClassName"] = json!("none");
     namespace.create(SETS, &wrong).await;
 
     let (code, text) = namespace.until("it is reported", |state| last_error(state, "x-0-a")).await;
     assert_eq!(code, "ERR_CREATE_POD");
-    assert!(text.contains("dnsPolicy"), "{text}");
+    assert!(text.contains("PriorityClass"), "{text}");
     let right = json!([{
-        "op": "replace", "path": "/spec/template/cliques/0/spec/podSpec/dnsPolicy", "value": "Default",
+        "op": "remove", "path": "/spec/template/cliques/0/spec/podSpec/priorityClassName",
     }]);
     namespace.patch(SETS, "x", right).await;
     namespace.until_is("the pod is made", |state| state.pods_of("x-0-a").len() == 1).await;

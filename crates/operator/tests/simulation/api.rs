@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -46,6 +47,12 @@ struct Stored {
     objects: BTreeMap<Key, Value>,
     watchers: Vec<Watcher>,
     changes: Vec<Change>,
+    /// How long a write takes.
+    delay: Duration,
+    /// Pods with this image are refused.
+    refused_image: Option<String>,
+    /// How many were.
+    refused: usize,
 }
 
 /// The API server; clones are the same one.
@@ -93,7 +100,9 @@ fn labels_match(object: &Value, selector: &[(String, String)]) -> bool {
 
 impl Api {
     pub fn new(clock: Clock) -> Self {
-        Self { stored: Arc::default(), clock }
+        // A real one is never at version 0.
+        let stored = Stored { version: 1, ..Stored::default() };
+        Self { stored: Arc::new(Mutex::new(stored)), clock }
     }
 
     /// A client of it.
@@ -115,6 +124,21 @@ impl Api {
     /// Changes with everything that happens.
     pub fn version(&self) -> u64 {
         self.stored().version
+    }
+
+    /// From now on, every write takes so long.
+    pub fn slow_down(&self, delay: Duration) {
+        self.stored().delay = delay;
+    }
+
+    /// Refuses pods with this image from now on, dry runs included.
+    pub fn refuse_image(&self, image: Option<&str>) {
+        self.stored().refused_image = image.map(str::to_owned);
+    }
+
+    /// How many pods were refused.
+    pub fn refused(&self) -> usize {
+        self.stored().refused
     }
 
     /// Everything of a kind.
@@ -184,15 +208,17 @@ impl Api {
         let (head, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let delay = self.stored().delay;
+        if head.method != Method::GET && !delay.is_zero() {
+            self.clock.sleep(delay).await;
+        }
         let place = Place::of(head.uri.path());
         let query = head.uri.query().unwrap_or_default();
         let query: BTreeMap<String, String> = form(query).into_iter().collect();
         let result = match head.method {
             Method::GET if query.contains_key("watch") => return self.watch(&place, &query),
             Method::GET => self.read(&place),
-            Method::POST => self.insert(&place, body).inspect(|_| {
-                self.stored().note("create", &place, Value::Null, &self.clock);
-            }),
+            Method::POST => self.create_if(&place, body, query.contains_key("dryRun")),
             Method::PATCH => self.patch(&place, &head.headers, body),
             Method::DELETE => self.delete_if(&place, &body),
             method => panic!("the operator sent {method}"),
@@ -202,6 +228,7 @@ impl Api {
             Err((code, message)) => {
                 let reason = match code {
                     404 => "NotFound",
+                    422 if message.contains("is invalid") => "Invalid",
                     409 if message.contains("exists") => "AlreadyExists",
                     _ => "Conflict",
                 };
@@ -212,6 +239,30 @@ impl Api {
         };
         let body = Full::new(Bytes::from(object.to_string())).boxed_unsync();
         Response::builder().status(code).body(body).unwrap()
+    }
+
+    fn create_if(
+        &self,
+        place: &Place,
+        object: Value,
+        is_dry_run: bool,
+    ) -> Result<Value, (u16, String)> {
+        {
+            let mut stored = self.stored();
+            let image = object["spec"]["containers"][0]["image"].as_str();
+            if image.is_some() && image == stored.refused_image.as_deref() {
+                stored.refused += 1;
+                let prefix = object["metadata"]["generateName"].as_str().unwrap();
+                let name = format!("{prefix}{:05}", stored.refused);
+                return Err((422, format!("Pod {name:?} is invalid: image: Invalid value")));
+            }
+        }
+        if is_dry_run {
+            return Ok(object);
+        }
+        let created = self.insert(place, object)?;
+        self.stored().note("create", place, Value::Null, &self.clock);
+        Ok(created)
     }
 
     fn read(&self, place: &Place) -> Result<Value, (u16, String)> {
@@ -265,7 +316,13 @@ impl Api {
             object["status"] = json!({ "phase": "Pending", "conditions": [
                 { "type": "PodScheduled", "status": "False", "reason": reason }] });
         }
-        Ok(stored.put(&place.key(&name), object))
+        let stored_object = stored.put(&place.key(&name), object.clone());
+        if object["type"] == "kubernetes.io/service-account-token" {
+            // The token controller is another writer: its change comes after the create.
+            object["data"]["token"] = json!("dG9rZW4=");
+            stored.put(&place.key(&name), object);
+        }
+        Ok(stored_object)
     }
 
     fn patch(

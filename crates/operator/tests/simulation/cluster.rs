@@ -8,7 +8,7 @@ use grove_api::OperatorConfiguration;
 use grove_operator::{Identity, OperatorError, Options, WebhookAddress};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -31,12 +31,23 @@ pub struct Cluster {
     pub deleted: Vec<Value>,
     /// The lowest number of ready pods since it was set.
     pub fewest_ready: usize,
+    /// How long containers run before they are ready.
+    pub start_up_seconds: u64,
+    /// When the containers of pods began to run.
+    started: BTreeMap<String, i64>,
+    /// How far the operator's clock is ahead of that of the API server, in seconds.
+    skew: i64,
     /// What the nodes have seen, and how much room there was.
     seen: (u64, Vec<usize>),
 }
 
 impl Cluster {
     pub async fn new(nodes: &[usize]) -> Self {
+        Self::with_skew(nodes, 0).await
+    }
+
+    /// A cluster whose operator's clock is so many seconds ahead.
+    pub async fn with_skew(nodes: &[usize], skew: i64) -> Self {
         let clock = Clock::at(Timestamp::from_second(START).unwrap());
         let api = Api::new(clock.clone());
         let mut cluster = Self {
@@ -47,6 +58,9 @@ impl Cluster {
             starts: 0,
             deleted: Vec::new(),
             fewest_ready: usize::MAX,
+            start_up_seconds: 0,
+            started: BTreeMap::new(),
+            skew,
             seen: (u64::MAX, Vec::new()),
         };
         cluster.start();
@@ -77,7 +91,9 @@ impl Cluster {
             install_crds: false,
             init_image: Some("grove-initc:test".to_owned()),
         };
-        let env = Env::new(self.clock.clone(), u64::from(self.starts));
+        let wall = self.clock.wall() + SignedDuration::from_secs(self.skew);
+        let clock = if self.skew == 0 { self.clock.clone() } else { Clock::at(wall) };
+        let env = Env::new(clock, u64::from(self.starts));
         let run = grove_operator::run(self.api.client(), options, env);
         self.operator = Some(tokio::task::spawn(run));
     }
@@ -113,13 +129,14 @@ impl Cluster {
         for change in self.api.take_changes() {
             if change.verb == "delete" && ["pods", "podcliques"].contains(&change.plural.as_str()) {
                 let among: Vec<&Value> = change.among.iter().collect();
-                let had_reason = had_reason(&change.before, &among, change.at);
+                let at = change.at + SignedDuration::from_secs(self.skew);
+                let had_reason = had_reason(&change.before, &among, at);
                 assert!(had_reason, "deleted what is wanted, current and well: {}", change.before);
                 self.deleted.push(change.before);
             }
         }
         let seen = (self.api.version(), self.nodes.clone());
-        if seen == self.seen {
+        if seen == self.seen && self.start_up_seconds == 0 {
             return;
         }
         self.nodes_act();
@@ -128,7 +145,7 @@ impl Cluster {
         self.fewest_ready = self.fewest_ready.min(ready);
     }
 
-    fn nodes_act(&self) {
+    fn nodes_act(&mut self) {
         let pods = self.api.all("pods");
         let mut used = BTreeMap::<usize, usize>::new();
         for pod in &pods {
@@ -159,9 +176,30 @@ impl Cluster {
             } else if pod["status"]["phase"] == "Pending"
                 && pod["metadata"]["annotations"][BROKEN].is_null()
             {
+                self.start_pod(name);
+            } else if self.started.get(name).is_some_and(|start| self.is_up(*start)) {
+                self.started.remove(name);
                 self.set_ready(name, true);
             }
         }
+    }
+
+    fn is_up(&self, start: i64) -> bool {
+        self.now() - start >= i64::try_from(self.start_up_seconds).unwrap()
+    }
+
+    /// The containers of a pod run, and are ready at once or later.
+    fn start_pod(&mut self, name: &str) {
+        if self.start_up_seconds == 0 {
+            self.set_ready(name, true);
+            return;
+        }
+        self.started.insert(name.to_owned(), self.now());
+        self.api.edit("pods", name, |pod| {
+            pod["status"]["phase"] = json!("Running");
+            pod["status"]["containerStatuses"] =
+                json!([{ "name": "c", "ready": false, "started": true }]);
+        });
     }
 
     /// The containers of a pod are well, or have failed.

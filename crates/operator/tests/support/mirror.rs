@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::DEADLINE;
 use super::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, Kind, PODS, SETS};
-use super::picture::{Picture, difference, picture};
+use super::picture::{Picture, difference, picture, without_recreated_marks};
 
 /// What is known of one namespace.
 #[derive(Default)]
@@ -231,16 +231,27 @@ impl Namespace {
         self.until_is(&what, |state| state.is_complete() && state.of(PODS).len() == pods).await;
     }
 
-    /// Waits until the namespace looks as it should; fails with the difference.
+    /// Waits until the phases of all gangs follow from their pods, which is reported last.
+    pub async fn until_gangs_run(&self) {
+        self.until_is("all gangs are Running", |state| {
+            state.of(GANGS).iter().all(|gang| gang["status"]["phase"] == "Running")
+        })
+        .await;
+    }
+
+    /// Waits until the namespace looks as it should; fails with the difference. Whether a PodClique replaced an
+    /// earlier one does not count.
     pub async fn until_like(&self, what: &str, expected: &Picture) {
+        let expected = &without_recreated_marks(expected.clone());
         let mut state = self.state.subscribe();
         let found = async {
-            while self.picture_of(&state.borrow_and_update()) != *expected {
+            let seen = |state: &State| without_recreated_marks(self.picture_of(state));
+            while seen(&state.borrow_and_update()) != *expected {
                 state.changed().await.unwrap();
             }
         };
         if Clock::system().timeout(DEADLINE, found).await.is_none() {
-            let seen = difference(expected, &self.picture());
+            let seen = difference(expected, &without_recreated_marks(self.picture()));
             panic!("{}: not within {} s: {what}:\n{seen}", self.name, DEADLINE.as_secs());
         }
     }

@@ -123,6 +123,17 @@ impl World {
 
     /// An operator with an idea of its own of what time it is.
     pub async fn start_operator_at(&self, clock: Clock, setup: Setup<'_>) -> Operator {
+        let webhooks = WebhookAddress::Host("127.0.0.1".to_owned());
+        self.start_operator_behind(webhooks, clock, setup).await
+    }
+
+    /// An operator that the API server reaches in another way.
+    pub async fn start_operator_behind(
+        &self,
+        webhooks: WebhookAddress,
+        clock: Clock,
+        setup: Setup<'_>,
+    ) -> Operator {
         let mut configuration = OperatorConfiguration::from_yaml(&format!(
             "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n{}",
             setup.configuration
@@ -144,7 +155,7 @@ impl World {
                 namespace: NAMESPACE.to_owned(),
                 service_account: "grove-operator".to_owned(),
             },
-            webhooks: WebhookAddress::Host("127.0.0.1".to_owned()),
+            webhooks,
             install_crds: setup.install_crds,
             init_image: setup.init_image.map(str::to_owned),
         };
@@ -238,7 +249,7 @@ impl World {
     }
 }
 
-const VALIDATING: &str = "validatingwebhookconfigurations/podcliqueset-validating-webhook";
+const VALIDATING: &str = "validatingwebhookconfigurations/podcliqueset-validating-webhook-outside";
 
 /// What the namespaces of witnesses begin with.
 const WITNESS: &str = "witness-";

@@ -36,6 +36,19 @@ pub fn picture<'a>(
     picture
 }
 
+/// The picture without the mark of cliques that replace deleted ones, which look the same otherwise.
+pub fn without_recreated_marks(mut picture: Picture) -> Picture {
+    for object in picture.values_mut() {
+        let Some(metadata) = object["metadata"].as_object_mut() else { continue };
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        let removed = annotations.and_then(|all| all.remove("grove.io/recreated").map(|_| all));
+        if removed.is_some_and(|all| all.is_empty()) {
+            metadata.remove("annotations");
+        }
+    }
+    picture
+}
+
 /// How a picture differs from the expected one, line by line.
 pub fn difference(expected: &Picture, seen: &Picture) -> String {
     let mut text = String::new();

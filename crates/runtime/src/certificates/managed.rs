@@ -151,13 +151,13 @@ pub struct ManagedCertificate {
 
 impl ManagedCertificate {
     /// Starts the watches, which end with `stage`; [`ManagedCertificate::run`] does the rest.
-    /// `writer` must act under the same `leadership`.
+    /// `writer` must act under the same `leadership`; its pace does not delay certificates.
     pub fn new(
         config: ManagedConfig,
         client: &Client,
         env: &Env,
         stage: &Stage,
-        writer: Writer,
+        writer: &Writer,
         leadership: Leadership,
         serving: ServingCertificate,
     ) -> Self {
@@ -172,7 +172,7 @@ impl ManagedCertificate {
         Self {
             config,
             env: env.clone(),
-            writer,
+            writer: writer.unpaced(),
             leadership,
             serving,
             secret,

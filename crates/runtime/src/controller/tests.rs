@@ -15,11 +15,15 @@ const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?}")]
-struct Failure(Class);
+struct Failure(Class, Due);
 
 impl Classed for Failure {
     fn class(&self) -> Class {
         self.0
+    }
+
+    fn due(&self) -> Due {
+        self.1
     }
 }
 
@@ -86,7 +90,7 @@ fn world(script: Script, writes: u64) -> World {
                     None => Ok(None),
                     Some(Ok(due)) => Ok(Some(now + due)),
                     Some(Err(Class::Bug)) => panic!("a bug"),
-                    Some(Err(class)) => Err(Failure(class)),
+                    Some(Err(class)) => Err(Failure(class, None)),
                 }
             }
         })
@@ -232,4 +236,22 @@ async fn dropping_the_process_stops_everything() {
     env.clock.sleep(seconds(100)).await;
 
     assert!(ran.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_keeps_the_due_time_of_its_run() {
+    let parts = parts();
+    let (controller, now) = (&parts.controller, parts.env.clock.now());
+    let due = now + seconds(7);
+    let ended = |class, due| {
+        let failed = Failed { class, retry_after: None, due };
+        controller.next(Err(failed), 20, now)
+    };
+    assert_eq!(ended(Class::Invalid, Some(due)), Ended::Done { due: Some(due) });
+    assert_eq!(ended(Class::Invalid, None), Ended::Done { due: None });
+    assert_eq!(ended(Class::Denied, Some(due)), Ended::Failed { retry_at: due });
+    let Ended::Failed { retry_at } = ended(Class::Transient, Some(now + seconds(600))) else {
+        panic!("it is retried")
+    };
+    assert!(retry_at < due + seconds(60), "the backoff is sooner");
 }

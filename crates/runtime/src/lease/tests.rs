@@ -1,6 +1,10 @@
+use std::sync::{Arc, Mutex};
+
+use http_body_util::BodyExt;
 use proptest::prelude::*;
 
 use super::*;
+use crate::tasks::Tasks;
 
 fn config(identity: &str) -> LeaseConfig {
     LeaseConfig::new(ObjectKey::new("grove-system", "operator"), identity.to_owned())
@@ -57,6 +61,192 @@ async fn waiting_for_the_loss_ends_at_the_deadline() {
     leadership.lost(&clock).await;
 
     assert_eq!(clock.now(), at(10));
+}
+
+/// An API server with one lease.
+#[derive(Clone, Default)]
+struct Leases(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    lease: Option<Value>,
+    version: u64,
+    /// Another program changes the lease before each of so many of the next updates.
+    interference: usize,
+    conflicts: usize,
+}
+
+impl Stored {
+    fn put(&mut self, mut lease: Value) -> Value {
+        self.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.lease = Some(lease.clone());
+        lease
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut Value)) {
+        let mut lease = self.lease.clone().unwrap();
+        change(&mut lease);
+        self.put(lease);
+    }
+
+    fn answer(&mut self, method: &http::Method, body: &[u8]) -> (u16, Value) {
+        let sent = || serde_json::from_slice::<Value>(body).unwrap();
+        let status = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Conflict" };
+            let status = json!({ "kind": "Status", "status": "Failure", "code": code,
+                "reason": reason, "message": reason });
+            (code, status)
+        };
+        match (method.as_str(), self.lease.clone()) {
+            ("GET", Some(lease)) => (200, lease),
+            ("POST", None) => (201, self.put(sent())),
+            ("PUT", Some(_)) => {
+                if self.interference > 0 {
+                    self.interference -= 1;
+                    self.edit(|lease| lease["metadata"]["labels"]["team"] = json!("infra"));
+                }
+                let version = sent()["metadata"]["resourceVersion"].clone();
+                if version != json!(self.version.to_string()) {
+                    self.conflicts += 1;
+                    return status(409);
+                }
+                (200, self.put(sent()))
+            }
+            (_, None) => status(404),
+            _ => status(409),
+        }
+    }
+}
+
+impl Leases {
+    fn stored(&self) -> std::sync::MutexGuard<'_, Stored> {
+        self.0.lock().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        let leases = self.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let leases = leases.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let (code, answer) = leases.stored().answer(&head.method, &body);
+                let body = kube::client::Body::from(answer.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(http::Response::builder().status(code).body(body)?)
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// A process that takes part in the election until the shutdown.
+    fn elect(&self, env: &Env, tasks: &Tasks, identity: &str) -> (Leadership, Shutdown) {
+        let elector = Elector::new(self.client(), env, config(identity));
+        let (leadership, shutdown) = (elector.leadership(), Shutdown::new());
+        tasks.spawner().spawn(elector.run(shutdown.clone()));
+        (leadership, shutdown)
+    }
+
+    fn holder(&self) -> String {
+        let stored = self.stored();
+        let lease = stored.lease.as_ref().unwrap();
+        lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn env() -> Env {
+    Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_the_lease_by_another_program_does_not_end_the_leadership() {
+    let (leases, env, tasks) = (Leases::default(), env(), Tasks::new());
+    let (leadership, shutdown) = leases.elect(&env, &tasks, "me");
+    leadership.acquired(&env.clock).await;
+
+    // One conflict per renewal at first, then two.
+    for interference in [1, 1, 1, 2, 2] {
+        let before = leases.stored().conflicts;
+        leases.stored().interference = interference;
+        let lost = env.clock.timeout(Duration::from_secs(5), leadership.lost(&env.clock)).await;
+        assert!(lost.is_none(), "still leading");
+        assert_eq!(leases.stored().conflicts, before + interference);
+    }
+    assert_eq!(leases.stored().lease.as_ref().unwrap()["metadata"]["labels"]["team"], "infra");
+    // The release meets a conflict as well.
+    leases.stored().interference = 1;
+    shutdown.start();
+    tasks.join().await;
+    assert_eq!(leases.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_another_one_replaced_follows() {
+    let (leases, env, tasks) = (Leases::default(), env(), Tasks::new());
+    let (leadership, shutdown) = leases.elect(&env, &tasks, "me");
+    leadership.acquired(&env.clock).await;
+
+    leases.stored().edit(|lease| lease["spec"]["holderIdentity"] = json!("other"));
+
+    leadership.lost(&env.clock).await;
+    assert!(env.clock.now() < at(3), "with the next renewal: {:?}", env.clock.now());
+    shutdown.start();
+    tasks.join().await;
+    assert_eq!(leases.holder(), "other", "a follower releases nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_without_end_end_the_leadership_at_its_deadline() {
+    let (leases, env, tasks) = (Leases::default(), env(), Tasks::new());
+    let (leadership, _shutdown) = leases.elect(&env, &tasks, "me");
+    leadership.acquired(&env.clock).await;
+
+    leases.stored().interference = usize::MAX;
+
+    leadership.lost(&env.clock).await;
+    assert!(env.clock.now() <= at(12), "{:?}", env.clock.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_holder_is_replaced_in_time_although_others_edit_its_lease() {
+    let (leases, env, killed, tasks) = (Leases::default(), env(), Tasks::new(), Tasks::new());
+    let (first, _) = leases.elect(&env, &killed, "first");
+    first.acquired(&env.clock).await;
+    let (second, _) = leases.elect(&env, &tasks, "second");
+    env.clock.sleep(Duration::from_secs(2)).await;
+    drop(killed);
+    let killed_at = env.clock.now();
+    let edits = async {
+        loop {
+            let now = format!("{:?}", env.clock.now());
+            leases.stored().edit(|lease| lease["metadata"]["labels"]["at"] = json!(now));
+            env.clock.sleep(Duration::from_millis(500)).await;
+        }
+    };
+
+    tokio::select! {
+        () = second.acquired(&env.clock) => {}
+        () = edits => unreachable!("without end"),
+    }
+
+    let took = env.clock.now().since(killed_at).as_secs();
+    assert!((13..=19).contains(&took), "leaseDuration and up to one retryPeriod: {took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_holder_is_replaced_within_a_retry_period() {
+    let (leases, env, stopped, tasks) = (Leases::default(), env(), Tasks::new(), Tasks::new());
+    let (first, shutdown) = leases.elect(&env, &stopped, "first");
+    first.acquired(&env.clock).await;
+    let (second, _) = leases.elect(&env, &tasks, "second");
+    env.clock.sleep(Duration::from_secs(1)).await;
+
+    shutdown.start();
+    stopped.join().await;
+    let stopped_at = env.clock.now();
+    second.acquired(&env.clock).await;
+
+    assert!(env.clock.now().since(stopped_at) <= Duration::from_secs(2));
 }
 
 #[derive(Clone, Debug)]

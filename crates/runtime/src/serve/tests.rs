@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
@@ -133,6 +134,78 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
     go.notify_one();
     second.read_to_end(&mut Vec::new()).await.unwrap();
     assert_eq!(ended.load(Ordering::SeqCst), 2);
+}
+
+const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// Sends a request over plain HTTP and reads the answer; the connection stays open.
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(ASK).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"hello") {
+        let read = stream.read_buf(&mut answer).await.unwrap();
+        assert!(read > 0, "closed after {}", String::from_utf8_lossy(&answer));
+    }
+}
+
+#[tokio::test]
+async fn more_silent_connections_than_places_keep_nobody_out() {
+    let pki = pki();
+    let config = || ServeConfig { max_connections: 64, ..loopback() };
+    let (webhooks, probes) =
+        (world(config(), hello(), Some(&pki)).await, world(config(), hello(), None).await);
+    let mut silent = Vec::new();
+    for address in [webhooks.address, probes.address] {
+        for number in 0..200 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if number % 2 == 1 {
+                stream.write_all(b"GET").await.unwrap();
+            }
+            silent.push(stream);
+        }
+    }
+    let clock = Clock::system();
+    let in_time = clock.timeout(Duration::from_secs(4), async {
+        for _ in 0..10 {
+            let answer = exchange(webhooks.address, &pki.ca, request("/")).await;
+            assert_eq!(answer, (200, "hello".into()));
+            ask(&mut TcpStream::connect(probes.address).await.unwrap()).await;
+        }
+    });
+    assert!(in_time.await.is_some(), "before the silent ones are disconnected");
+}
+
+#[tokio::test]
+async fn the_connection_that_is_idle_for_the_longest_time_makes_room() {
+    let config = ServeConfig { max_connections: 2, ..loopback() };
+    let world = world(config, hello(), None).await;
+    let mut first = TcpStream::connect(world.address).await.unwrap();
+    ask(&mut first).await;
+    let mut second = TcpStream::connect(world.address).await.unwrap();
+    ask(&mut second).await;
+    ask(&mut first).await;
+    let mut third = TcpStream::connect(world.address).await.unwrap();
+    ask(&mut third).await;
+
+    assert_eq!(second.read_to_end(&mut Vec::new()).await.unwrap(), 0, "evicted");
+    ask(&mut first).await;
+    ask(&mut third).await;
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed_and_a_used_one_is_not() {
+    let timeout = Duration::from_millis(100);
+    let config = ServeConfig { first_request_timeout: timeout, ..loopback() };
+    let world = world(config, hello(), None).await;
+    let mut used = TcpStream::connect(world.address).await.unwrap();
+    ask(&mut used).await;
+    for begins in [b"".as_slice(), b"GET / HTTP/1.1\r\nhost: x\r\n", b"PRI * HTTP/2.0\r\n"] {
+        let mut silent = TcpStream::connect(world.address).await.unwrap();
+        silent.write_all(begins).await.unwrap();
+        // The system may report bytes that were never read as a reset.
+        let _ = silent.read_to_end(&mut Vec::new()).await;
+    }
+    ask(&mut used).await;
 }
 
 #[tokio::test]

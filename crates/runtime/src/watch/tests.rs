@@ -80,7 +80,9 @@ fn world_of(answers: Vec<Answer>, optional: bool, on_demand: bool) -> World {
             .split('&')
             .filter(|part| wanted.iter().any(|want| part.split('=').next() == Some(want)))
             .collect();
-        log.lock().unwrap().push(told.join("&"));
+        let is_discovery = request.uri().path() == PODS.discovery_path();
+        let told = if is_discovery { "discovery".to_owned() } else { told.join("&") };
+        log.lock().unwrap().push(told);
         let answer = script.lock().unwrap().pop_front().unwrap_or_else(|| hangs(vec![]));
         let chunks = answer.chunks.into_iter().map(|chunk| Ok(Frame::data(Bytes::from(chunk))));
         let chunks = futures::stream::iter(chunks);
@@ -127,20 +129,126 @@ impl World {
     }
 }
 
+/// The answer of discovery, with these resources.
+fn discovered(resources: &[&str]) -> Answer {
+    let resources: Vec<_> = resources.iter().map(|name| json!({ "name": name })).collect();
+    ends(vec![json!({ "kind": "APIResourceList", "resources": resources }).to_string()])
+}
+
+fn list_of_a() -> Vec<String> {
+    vec![line("ADDED", &object("a", 3)), list_end(9)]
+}
+
+impl World {
+    async fn becomes(&self, presence: Presence) {
+        let mut changes = self.store.presence_changes();
+        changes.wait_for(|now| *now == presence).await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_be_absent_is_empty_until_it_is_served() {
-    for refusal in [404, 403] {
-        let filled = hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]);
-        let answers = vec![refuses(refusal, "no"), refuses(refusal, "no"), filled];
+async fn a_kind_that_discovery_does_not_list_is_absent_until_it_is_served() {
+    type Case = (u16, fn() -> Answer);
+    let cases: [Case; 4] = [
+        (404, || refuses(404, "NotFound")),
+        (404, || discovered(&["pods/status", "podtemplates"])),
+        (403, || refuses(404, "NotFound")),
+        (403, || discovered(&[])),
+    ];
+    for (refusal, discovery) in cases {
+        let mut answers = vec![refuses(refusal, "no"), discovery(), refuses(refusal, "no")];
+        if refusal == 403 {
+            answers.push(discovery());
+        }
+        answers.push(refuses(500, "broken"));
+        answers.push(hangs(list_of_a()));
+        let requests = answers.len();
         let w = world_of(answers, true, false);
 
         w.store.synced().await;
-        assert!(!w.store.is_served() && w.names().is_empty());
+        w.becomes(Presence::Absent).await;
+        assert!(w.names().is_empty() && !w.store.is_listed());
         assert_eq!(w.env.readiness.missing(), []);
-        w.observed(9).await;
-        assert!(w.store.is_served());
-        assert_eq!(w.names(), ["a"]);
+        w.becomes(Presence::Served).await;
+        assert_eq!(w.names(), ["a"], "served means listed");
+        assert_eq!(w.asked().len(), requests, "{:?}", w.asked());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_kind_keeps_its_objects_while_discovery_does_not_confirm_that_it_is_gone() {
+    type Case = (u16, fn() -> Answer);
+    let cases: [Case; 5] = [
+        (403, || discovered(&["pods"])),
+        (404, || discovered(&["pods"])),
+        (403, || refuses(403, "Forbidden")),
+        (404, || refuses(503, "ServiceUnavailable")),
+        (404, || ends(vec!["not JSON".to_owned()])),
+    ];
+    for (refusal, discovery) in cases {
+        let w = world_of(
+            vec![
+                ends(list_of_a()),
+                refuses(refusal, "no"),
+                discovery(),
+                refuses(refusal, "no"),
+                discovery(),
+                hangs(vec![line("ADDED", &object("b", 15))]),
+            ],
+            true,
+            false,
+        );
+
+        w.becomes(Presence::Unknown).await;
+        assert_eq!((w.names(), w.store.is_listed()), (vec!["a".to_owned()], true));
+        assert!(!w.store.is_served());
+        w.becomes(Presence::Served).await;
+        w.observed(15).await;
+        assert_eq!(w.names(), ["a", "b"]);
+        let asked = w.asked();
+        let resumed = ["resourceVersion=9", "discovery", "resourceVersion=9"];
+        assert_eq!(asked[3..], resumed, "it goes on where it stopped");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_served_kind_is_emptied_when_discovery_confirms_that_it_is_gone() {
+    for refusal in [403, 404] {
+        let w = world_of(
+            vec![
+                ends(list_of_a()),
+                refuses(refusal, "no"),
+                discovered(&["pods"]),
+                refuses(refusal, "no"),
+                discovered(&[]),
+            ],
+            true,
+            false,
+        );
+
+        w.becomes(Presence::Absent).await;
+        assert!(w.names().is_empty() && !w.store.is_listed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_kind_is_unknown_from_the_start_until_it_is_listed() {
+    let w = world_of(
+        vec![
+            refuses(403, "no"),
+            discovered(&["pods"]),
+            ends(vec![line("ADDED", &object("b", 3))]),
+            hangs(list_of_a()),
+        ],
+        true,
+        false,
+    );
+
+    w.store.synced().await;
+    w.becomes(Presence::Unknown).await;
+    assert_eq!((w.env.readiness.missing(), w.store.is_listed()), (vec![], false));
+    w.becomes(Presence::Served).await;
+    assert_eq!(w.names(), ["a"], "half a list does not count");
 }
 
 #[tokio::test(start_paused = true)]

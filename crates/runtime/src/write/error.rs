@@ -11,6 +11,13 @@ use super::request::BuildError;
 use super::{Verb, Write};
 use crate::class::{Class, Classed};
 
+/// Characters that the API server appends to `generateName`.
+const GENERATED_SUFFIX: usize = 5;
+
+/// The longest Retry-After that is honoured. Admission webhooks of other programs may ask for any time,
+/// and what they refuse now they may accept soon.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
+
 /// A write that failed. Prints as verb, object, purpose and cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} {object} ({reason}): {cause}")]
@@ -26,6 +33,8 @@ pub struct WriteError {
 enum Cause {
     #[error("not sent: this process does not hold the lease")]
     NotLeader,
+    #[error("not sent: the API server asked to wait {:.1} s with such writes", .0.as_secs_f64())]
+    Paused(Duration),
     #[error("not sent: {0}")]
     Build(#[source] BuildError),
     #[error("no answer within {} s; the write may or may not have happened", .0.as_secs())]
@@ -50,6 +59,10 @@ impl WriteError {
         Self::new(write, Cause::NotLeader)
     }
 
+    pub(super) fn paused(write: &Write, rest: Duration) -> Self {
+        Self::new(write, Cause::Paused(rest))
+    }
+
     pub(super) fn build(write: &Write, source: BuildError) -> Self {
         Self::new(write, Cause::Build(source))
     }
@@ -67,12 +80,13 @@ impl WriteError {
         let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| {
             Status::failure(&String::from_utf8_lossy(body), parts.status.as_str())
         });
-        let status = Status { code: parts.status.as_u16(), ..status };
+        let message = without_generated_name(write, &status.message);
+        let status = Status { code: parts.status.as_u16(), message, ..status };
         let retry_after = parts
             .headers
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok()?.parse().ok())
-            .map(Duration::from_secs);
+            .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
         let class = classify(&write.verb, parts.status, &status);
         Self::new(write, Cause::Refused { status: Box::new(status), class, retry_after })
     }
@@ -94,7 +108,7 @@ impl WriteError {
         match &self.cause {
             Cause::NotLeader => Class::Fenced,
             Cause::Build(_) => Class::Bug,
-            Cause::Timeout(_) | Cause::Transport(_) => Class::Transient,
+            Cause::Paused(_) | Cause::Timeout(_) | Cause::Transport(_) => Class::Transient,
             Cause::Refused { class, .. } => *class,
         }
     }
@@ -106,6 +120,7 @@ impl WriteError {
 
     pub(super) fn server_pause(&self) -> Option<Duration> {
         match &self.cause {
+            Cause::Paused(rest) => Some(*rest),
             Cause::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
@@ -120,6 +135,23 @@ impl Classed for WriteError {
     fn retry_after(&self) -> Option<Duration> {
         self.server_pause()
     }
+}
+
+/// The message without the suffix of a generated name: the next attempt gets another one, and the same
+/// refusal should read the same.
+fn without_generated_name(write: &Write, message: &str) -> String {
+    let Verb::Create { body } = &write.verb else { return message.to_owned() };
+    let prefix = body["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty());
+    let Some(prefix) = prefix else { return message.to_owned() };
+    let mut parts = message.split(prefix);
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_suffix = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let suffix = part.get(..GENERATED_SUFFIX).filter(|text| is_suffix(text));
+        result.push_str(prefix);
+        result.push_str(&part[suffix.map_or(0, str::len)..]);
+    }
+    result
 }
 
 fn classify(verb: &Verb, code: StatusCode, status: &Status) -> Class {

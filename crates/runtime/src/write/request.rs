@@ -24,7 +24,18 @@ pub(super) enum BuildError {
     Url(#[from] http::Error),
 }
 
-pub(super) fn build(write: &Write, manager: &str) -> Result<HttpRequest<Vec<u8>>, BuildError> {
+/// Whether the API server stores the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Real,
+    DryRun,
+}
+
+pub(super) fn build(
+    write: &Write,
+    manager: &str,
+    mode: Mode,
+) -> Result<HttpRequest<Vec<u8>>, BuildError> {
     let (method, content_type, body) = match &write.verb {
         Verb::Create { body } | Verb::CreateSubresource { body, .. } => {
             ("POST", "application/json", bytes(body))
@@ -47,7 +58,7 @@ pub(super) fn build(write: &Write, manager: &str) -> Result<HttpRequest<Vec<u8>>
     };
     let request = HttpRequest::builder()
         .method(method)
-        .uri(uri(write, manager))
+        .uri(uri(write, manager, mode))
         .header(CONTENT_TYPE, content_type)
         .header(ACCEPT, METADATA)
         .body(body)?;
@@ -58,7 +69,7 @@ fn bytes(body: &Value) -> Vec<u8> {
     serde_json::to_vec(body).expect("a JSON value can always be written")
 }
 
-fn uri(write: &Write, manager: &str) -> String {
+fn uri(write: &Write, manager: &str, mode: Mode) -> String {
     let mut uri = write.resource.path(&write.key.namespace);
     let names_object = !matches!(write.verb, Verb::Create { .. });
     if names_object {
@@ -81,6 +92,9 @@ fn uri(write: &Write, manager: &str) -> String {
         uri.push_str(manager);
         // Nobody would read the warnings, and looking for reasons to warn costs the server time.
         uri.push_str("&fieldValidation=Ignore");
+    }
+    if mode == Mode::DryRun {
+        uri.push_str("&dryRun=All");
     }
     if matches!(write.verb, Verb::Apply { force: true, .. }) {
         uri.push_str("&force=true");

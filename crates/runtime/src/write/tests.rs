@@ -15,7 +15,7 @@ fn precondition() -> Precondition {
 }
 
 fn built(verb: Verb) -> (String, String, Value) {
-    let request = request::build(&write(verb), "grove").unwrap();
+    let request = request::build(&write(verb), "grove", Mode::Real).unwrap();
     let body = serde_json::from_slice(request.body()).unwrap();
     (request.method().to_string(), request.uri().to_string(), body)
 }
@@ -79,7 +79,7 @@ fn every_verb_puts_its_precondition_where_the_server_checks_it() {
 #[test]
 fn a_body_that_is_no_object_is_refused_before_it_is_sent() {
     let verb = Verb::Merge { patch: json!([]), only_if: precondition(), subresource: None };
-    let error = request::build(&write(verb), "grove").unwrap_err();
+    let error = request::build(&write(verb), "grove", Mode::Real).unwrap_err();
     assert_eq!(error.to_string(), "the body must be a JSON object");
 }
 
@@ -152,16 +152,48 @@ async fn errors_name_verb_object_purpose_and_cause() {
     );
 }
 
+fn waited(writer: &Writer) -> Duration {
+    writer.clock.now().since(crate::clock::Instant::START)
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_server_is_left_alone_for_as_long_as_it_asks() {
-    let headers = [("Retry-After", "7")];
+    // A short pause is waited for, a long one is left to the queue.
+    for (asked, waits, message) in [("1", 1, "429"), ("7", 0, "not sent: the API server asked")] {
+        let headers = [("Retry-After", asked)];
+        let writer = writer(Leadership::without_election(), 429, &headers, json!({}));
+
+        let error = writer.execute(&Fence::default(), &create()).await.unwrap_err();
+        let next = writer.execute(&Fence::default(), &create()).await.unwrap_err();
+
+        let pause = Some(Duration::from_secs(asked.parse().unwrap()));
+        assert_eq!((error.retry_after(), next.retry_after()), (pause, pause));
+        assert_eq!((next.class(), waited(&writer)), (Class::Transient, Duration::from_secs(waits)));
+        assert!(next.to_string().contains(message), "{next}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_a_foreign_webhook_delays_its_kind_and_namespace_by_seconds() {
+    let headers = [("Retry-After", "3600")];
     let writer = writer(Leadership::without_election(), 429, &headers, json!({}));
+    let is_sent = async |writer: &Writer, write: &Write| {
+        writer.execute(&Fence::default(), write).await.unwrap_err().status().is_some()
+    };
 
     let error = writer.execute(&Fence::default(), &create()).await.unwrap_err();
-    let _ = writer.execute(&Fence::default(), &create()).await;
-
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
-    assert_eq!(writer.clock.now().since(crate::clock::Instant::START), Duration::from_secs(7));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(10)), "the queue waits no longer");
+    assert!(!is_sent(&writer, &create()).await);
+    let other_namespace = Write { key: ObjectKey::new("team-b", "x"), ..create() };
+    let services = Resource::namespaced("", "v1", "services", "Service");
+    let other_kind = Write { resource: services, ..create() };
+    for write in [&other_namespace, &other_kind] {
+        assert!(is_sent(&writer, write).await, "{write:?}");
+    }
+    assert!(is_sent(&writer.unpaced(), &create()).await, "certificates do not wait");
+    assert_eq!(waited(&writer), Duration::ZERO);
+    writer.clock.sleep(Duration::from_secs(10)).await;
+    assert!(is_sent(&writer, &create()).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,4 +221,34 @@ async fn a_write_is_noted_in_its_fence() {
     let writer = self::writer(Leadership::without_election(), 200, &[], status);
     writer.execute(&fence, &delete()).await.unwrap();
     assert_eq!(fence.take(), [(PODS, Mark::Gone(ObjectKey::new("team-a", "x"), "u-1".into()))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_reads_the_same_whatever_name_the_server_made_up() {
+    let body = json!({"metadata": {"generateName": "x-0-a-"}});
+    let create = write(Verb::Create { body });
+    let refusal = |name: &str| {
+        let message =
+            format!("Pod \"{name}\" is invalid: spec.containers[0].image: Required value");
+        writer(
+            Leadership::without_election(),
+            422,
+            &[],
+            json!({"reason": "Invalid", "message": message}),
+        )
+    };
+    let mut texts = Vec::new();
+    for name in ["x-0-a-7kx2p", "x-0-a-bb8zr", "x-0-a-"] {
+        let error = refusal(name).execute(&Fence::default(), &create).await.unwrap_err();
+        texts.push(error.to_string());
+    }
+    assert_eq!(texts[0], texts[1]);
+    assert!(texts[0].contains("Pod \"x-0-a-\" is invalid"), "{}", texts[0]);
+    assert_eq!(texts[0], texts[2]);
+}
+
+#[test]
+fn a_dry_run_stores_nothing() {
+    let request = request::build(&create(), "grove", Mode::DryRun).unwrap();
+    assert!(request.uri().query().unwrap().ends_with("&dryRun=All"), "{}", request.uri());
 }

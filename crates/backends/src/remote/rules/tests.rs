@@ -1,6 +1,6 @@
 use grove_api::PodGang;
 use grove_api::pod_gang::PodGangSpec;
-use grove_runtime::class::Classed;
+use grove_runtime::class::{Class, Classed};
 
 use super::*;
 use crate::contract::Progress;

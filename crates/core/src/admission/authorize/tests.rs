@@ -31,8 +31,14 @@ fn deny(message: &str) -> Decision {
 
 #[test]
 fn strangers_may_not_touch_managed_objects() {
-    let change = "admission denied, creation/updation of resource: team-a/demo-0 is not allowed";
-    let delete = "admission denied, deletion of resource: team-a/demo-0 is not allowed";
+    let instead = "the operator manages it for PodCliqueSet team-a/demo. Change the PodCliqueSet \
+                   instead, annotate it with grove.io/disable-managed-resource-protection=true, or add \
+                   the user \"alice\" to authorizer.exemptServiceAccountUserNames of the operator \
+                   configuration";
+    let what = "admission denied, creation/updation of resource: team-a/demo-0 is not allowed";
+    let change = &format!("{what}: {instead}");
+    let what = "admission denied, deletion of resource: team-a/demo-0 is not allowed";
+    let delete = &format!("{what}: {instead}");
     for (operation, expected) in [
         (Operation::Connect, Decision::allow()),
         (Operation::Create, deny(change)),

@@ -85,7 +85,8 @@ fn clique_names_and_metadata_are_checked() {
             },
             &[
                 "spec.template.cliques.name: Duplicate value: \"router\"",
-                "spec.template.cliques.roleName: Duplicate value: \"router\"",
+                "spec.template.cliques.roleName: Duplicate value: \"router\": cliques \"router\", \"router\" have \
+                 the same roleName; give each its own",
             ],
         ),
         ("one role missing", |s| remove(&mut router(s)["spec"], "roleName"), &[]),
@@ -96,7 +97,10 @@ fn clique_names_and_metadata_are_checked() {
                     remove(&mut template(s)["cliques"][index]["spec"], "roleName");
                 }
             },
-            &["spec.template.cliques.roleName: Duplicate value: \"\""],
+            &[
+                "spec.template.cliques.roleName: Duplicate value: \"\": cliques \"router\", \"leader\" have \
+                 no roleName; give each its own",
+            ],
         ),
         (
             "shared claim",

@@ -176,12 +176,12 @@ fn what_cannot_be_read_is_named() {
         (
             "/spec/template/terminationDelay",
             json!("abc"),
-            "spec.template.terminationDelay: time: invalid duration \"abc\"",
+            "spec.template.terminationDelay: Invalid value: \"abc\": time: invalid duration \"abc\"",
         ),
         (
             "/spec/template/cliques/0/spec/replicas",
             json!("two"),
-            "spec.template.cliques[0].spec.replicas: invalid type: string \"two\", expected i32",
+            "spec.template.cliques[0].spec.replicas: Invalid value: \"two\": must be of type integer (int32)",
         ),
         ("/kind", json!("Pod"), "kind is \"Pod\", expected \"PodCliqueSet\""),
     ] {

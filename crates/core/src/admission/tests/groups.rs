@@ -119,6 +119,25 @@ fn numbers_of_a_group_are_checked() {
 }
 
 #[test]
+fn the_autoscaler_of_a_group_has_a_maximum_that_is_not_below_its_minimum() {
+    assert_created(&[
+        (
+            "maximum below the minimum",
+            |s| group(s)["scaleConfig"] = json!({"minReplicas": 4, "maxReplicas": 3}),
+            &[
+                "spec.template.podCliqueScalingGroups[0].scaleConfig.maxReplicas: Invalid value: 3: must \
+                 be greater than or equal to scaleConfig.minReplicas, which is 4",
+            ],
+        ),
+        (
+            "maximum at the minimum",
+            |s| group(s)["scaleConfig"] = json!({"minReplicas": 4, "maxReplicas": 4}),
+            &[],
+        ),
+    ]);
+}
+
+#[test]
 fn claims_of_a_group_are_for_its_members() {
     assert_created(&[
         (

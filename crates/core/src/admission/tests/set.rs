@@ -4,7 +4,7 @@ use grove_api::OperatorConfiguration;
 use serde_json::json;
 
 use super::*;
-use crate::admission::{Context, RESTART_POLICY_IGNORED};
+use crate::admission::{Context, RESTART_POLICY_IGNORED, missing_priority_class, priority_classes};
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
@@ -362,9 +362,54 @@ fn names_that_will_fail_later_are_warned_about() {
 }
 
 #[test]
-fn restart_policy_is_warned_about_once_per_clique() {
-    assert_eq!(create_in(&context(), |_| {}).warnings, [RESTART_POLICY_IGNORED; 3]);
-    let verdict =
-        create_in(&context(), |s| remove(&mut router(s)["spec"]["podSpec"], "restartPolicy"));
+fn restart_policy_is_warned_about_where_it_is_not_the_default() {
+    assert_eq!(create_in(&context(), |_| {}).warnings, [""; 0]);
+    let verdict = create_in(&context(), |s| {
+        for index in [0, 2] {
+            template(s)["cliques"][index]["spec"]["podSpec"]["restartPolicy"] = json!("Never");
+        }
+    });
     assert_eq!(verdict.warnings, [RESTART_POLICY_IGNORED; 2]);
+}
+
+#[test]
+fn scheduling_gates_of_the_user_are_warned_about() {
+    let verdict = create_in(&context(), |s| {
+        router(s)["spec"]["podSpec"]["schedulingGates"] = json!([{"name": "example.com/gate"}]);
+    });
+    assert_eq!(
+        verdict.warnings,
+        [
+            "spec.template.cliques[0].spec.podSpec.schedulingGates: ignored, Grove sets the scheduling gates \
+          of its pods itself; remove the field (clique \"router\")"
+        ]
+    );
+    let empty: Change = |s| router(s)["spec"]["podSpec"]["schedulingGates"] = json!([]);
+    assert_eq!(create_in(&context(), empty).warnings, [""; 0]);
+}
+
+#[test]
+fn priority_classes_are_those_of_the_template_and_of_the_pods() {
+    let set = changed(|s| {
+        template(s)["priorityClassName"] = json!("high");
+        router(s)["spec"]["podSpec"]["priorityClassName"] = json!("low");
+        template(s)["cliques"][1]["spec"]["podSpec"]["priorityClassName"] = json!("high");
+        template(s)["cliques"][2]["spec"]["podSpec"]["priorityClassName"] = json!("");
+    });
+    let set = decode(&set).unwrap();
+
+    let classes: Vec<_> = priority_classes(&set).into_iter().collect();
+
+    assert_eq!(
+        classes,
+        [
+            ("high", "spec.template.priorityClassName".to_owned()),
+            ("low", "spec.template.cliques[0].spec.podSpec.priorityClassName".to_owned()),
+        ]
+    );
+    assert_eq!(
+        missing_priority_class("a.b", "low"),
+        "a.b: PriorityClass \"low\" not found; pods are refused until it exists: create it or correct the \
+         name"
+    );
 }

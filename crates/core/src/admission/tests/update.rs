@@ -315,6 +315,33 @@ fn rules_about_placement_are_for_new_sets_only() {
 }
 
 #[test]
+fn pod_template_that_changes_must_be_one_that_the_api_server_accepts() {
+    let image: Change = |s| remove(&mut router(s)["spec"]["podSpec"]["containers"][0], "image");
+    let expected = "spec.template.cliques[0].spec.podSpec.containers[0].image: Required value: set the \
+                    image to run, for example registry/name:tag (clique \"router\")";
+    let node: Change = |s| router(s)["spec"]["podSpec"]["nodeName"] = json!("node-1");
+
+    assert_eq!(texts(&update(|_| {}, image)), [expected]);
+    assert_eq!(
+        texts(&update(|_| {}, node)),
+        [
+            "spec.template.cliques[0].spec.podSpec.spec.nodeName: Invalid value: \"node-1\": must not be set"
+        ]
+    );
+    // The rest of a set that was stored before the rules existed can still change.
+    for change in [
+        (|s| s["spec"]["replicas"] = json!(7)) as Change,
+        |s| s["metadata"]["finalizers"] = json!(["grove.io/x"]),
+        |s| template(s)["cliques"][1]["spec"]["podSpec"]["containers"][0]["image"] = json!("b:2"),
+        |s| router(s)["spec"]["replicas"] = json!(4),
+    ] {
+        assert_eq!(texts(&update(image, change)), [""; 0]);
+    }
+    let other: Change = |s| router(s)["spec"]["podSpec"]["hostNetwork"] = json!(true);
+    assert_eq!(texts(&update(image, other)), [expected]);
+}
+
+#[test]
 fn set_that_is_being_deleted_can_always_lose_its_finalizer() {
     let broken: Change = |s| {
         s["metadata"]["deletionTimestamp"] = json!("2026-08-01T10:00:00Z");

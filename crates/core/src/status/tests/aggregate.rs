@@ -249,7 +249,7 @@ proptest! {
         flags in prop::collection::vec(any::<[bool; 5]>(), 0..5),
     ) {
         let replica = |[scheduled, available, updated, healthy, current]: [bool; 5]| GroupReplica {
-            scheduled, available, updated, healthy, sound: healthy, current,
+            scheduled, available, updated, healthy, sound: healthy, reached: available, current,
         };
         let replicas: Vec<_> = flags.iter().copied().map(replica).collect();
         let reversed: Vec<_> = replicas.iter().rev().copied().collect();

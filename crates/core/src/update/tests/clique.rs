@@ -55,7 +55,8 @@ impl Run {
 
     fn report(&mut self, rollout: &Rollout<'_>) -> bool {
         self.clock += 1;
-        let facts = CliqueFacts { set: "demo", clique: self.facts(), rollout: *rollout };
+        let (set, clique, rollout) = ("demo", self.facts(), *rollout);
+        let facts = CliqueFacts { set, clique, rollout, had_minimum: false };
         let outcome = Outcome::Complete { generation: Some(1) };
         let next = Some(pod_clique(&facts, outcome, at(self.clock)));
         let changed = next != self.object.status;

@@ -14,6 +14,7 @@ const READY: Replica = Replica {
         updated: true,
         healthy: true,
         sound: true,
+        reached: true,
         current: true,
     },
     outdated: None,
@@ -38,6 +39,11 @@ impl Run {
         let mut run = Self { object, replicas: vec![READY; replicas], clock: 0 };
         run.report(&idle(Some("A")));
         run
+    }
+
+    fn breached(&self) -> &str {
+        let all = &self.object.status.as_ref().unwrap().conditions;
+        &all.iter().find(|one| one.type_ == "MinAvailableBreached").unwrap().status
     }
 
     /// All replicas have another template than the set now has.
@@ -170,27 +176,28 @@ fn after_a_termination_only_members_that_say_so_are_healthy() {
     let silent = GroupReplica { healthy: true, ..GroupReplica::default() };
     run.replicas[0].judged = silent;
     run.report(&idle(Some("A")));
-    assert_eq!(run.object.status.as_ref().unwrap().conditions[0].status, "True");
+    assert_eq!(run.breached(), "True");
     assert!(is_in_progress(&run.object));
+    run.replicas[0].judged = GroupReplica { reached: false, ..READY.judged };
+    run.report(&idle(Some("A")));
+    assert_eq!(run.breached(), "False");
+    assert!(is_in_progress(&run.object), "its pods start, and were not ready yet");
     run.replicas[0] = READY;
     run.report(&idle(Some("A")));
     assert!(!is_in_progress(&run.object));
     run.replicas[0].judged = silent;
     run.report(&idle(Some("A")));
-    assert_eq!(run.object.status.as_ref().unwrap().conditions[0].status, "False");
+    assert_eq!(run.breached(), "False");
 }
 
 #[test]
 fn a_group_that_never_was_healthy_has_lost_nothing_after_an_update() {
     use crate::termination::group_breached_since;
     let mut run = Run::new(1, 1);
-    run.object.metadata.creation_timestamp = Some(super::super::stamp(at(0)));
+    run.object.status = None;
     run.replicas[0].judged = GroupReplica::default();
-    let breached = |run: &Run| {
-        let all = &run.object.status.as_ref().unwrap().conditions;
-        let one = all.iter().find(|one| one.type_ == "MinAvailableBreached").unwrap();
-        (one.status.clone(), group_breached_since(&run.object).is_some())
-    };
+    let breached =
+        |run: &Run| (run.breached().to_owned(), group_breached_since(&run.object).is_some());
     let is = |status: &str, lost: bool| (status.to_owned(), lost);
     run.report(&idle(Some("A")));
     assert_eq!(breached(&run), is("True", false), "it was not scheduled");

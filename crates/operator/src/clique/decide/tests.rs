@@ -14,7 +14,8 @@ static PREPARATION: LazyLock<Result<Preparation, ReconcileError>> =
     LazyLock::new(|| Ok(Preparation::merge(json!({ "spec": { "schedulerName": "kai" } }))));
 
 fn setup() -> Setup<'static> {
-    Setup { preparation: &PREPARATION, init_image: Some("initc:1"), handled: Handled::default() }
+    let (handled, refused) = (Handled::default(), None);
+    Setup { preparation: &PREPARATION, init_image: Some("initc:1"), handled, refused }
 }
 
 fn handled(handled: Handled) -> Setup<'static> {
@@ -343,7 +344,7 @@ fn a_status_is_written_only_when_it_differs() {
     let again = observed(reported, pods(&["p", "q"]));
     assert_eq!(write(&again, complete, 2), None);
     let errors = [LastError::default()];
-    assert!(write(&again, Outcome::Incomplete { errors: &errors }, 2).is_some());
+    assert!(write(&again, Outcome::Failed { generation: Some(1), errors: &errors }, 2).is_some());
 }
 
 /// A clique without pods whose pods have a claim each.

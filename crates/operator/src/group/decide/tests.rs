@@ -63,7 +63,9 @@ impl Scene {
             set: Some(object(&self.set)),
             cliques: cliques.map(|(name, clique)| (name.clone(), object(clique))).collect(),
             pods_of_breached: BTreeMap::new(),
+            has_token: true,
             claims: claims::Seen::default(),
+            gangs: BTreeMap::new(),
             mnnvl: false,
         }
     }
@@ -111,6 +113,23 @@ fn settled_group_needs_nothing() {
         let Decision { plan, waits, refused, .. } = scene.decide();
         assert!(plan.is_empty() && !waits && refused.is_none(), "{replicas}: {plan:?}");
     }
+}
+
+#[test]
+fn members_that_start_after_others_are_created_when_the_token_is_there() {
+    let mut scene = Scene::settled(1);
+    scene.set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
+    scene.cliques.clear();
+    let created = |has_token: bool| {
+        let Decision { plan, waits, .. } = decide(&Observed { has_token, ..scene.seen() }, NOW);
+        let names = plan.writes().iter().map(|write| write.key.name.to_string()).collect();
+        (names, waits)
+    };
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&one| one.into()).collect() };
+
+    assert_eq!(created(false), (names(&["demo-0-decode-0-leader"]), true));
+    let all = names(&["demo-0-decode-0-leader", "demo-0-decode-0-worker"]);
+    assert_eq!(created(true), (all, false));
 }
 
 #[test]
@@ -210,7 +229,7 @@ fn deleted_group_takes_its_members_along_and_keeps_finalizers_of_others() {
     Scene::terminate(scene.clique("demo-0-decode-0-worker"));
     scene.group["metadata"]["finalizers"] = json!(others);
     assert!(scene.decide().plan.is_empty());
-    assert!(status(&scene.seen(), Outcome::Incomplete { errors: &[] }, NOW).is_none());
+    assert!(status(&scene.seen(), Outcome::Waiting, NOW).is_none());
 }
 
 #[test]

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use grove_api::PodCliqueSet;
 use grove_api::condition::pod_gang as reasons;
+use grove_api::pod_clique_set::{CliqueStartupType, PodCliqueTemplate};
 use grove_backends::Cached;
 use grove_runtime::write::Verb;
 use serde_json::json;
@@ -29,7 +30,9 @@ fn observed(set: PodCliqueSet, index: u32) -> Observed {
         groups: ByName::new(),
         gangs: ByName::new(),
         pods: BTreeMap::new(),
+        has_token: true,
         claims: claims::Seen::default(),
+        missing_claims: BTreeMap::new(),
         compute_domains: None,
     }
 }
@@ -82,6 +85,27 @@ fn store(seen: &mut Observed, plan: &Plan) {
     }
 }
 
+#[test]
+fn cliques_that_start_after_others_are_created_when_the_token_is_there() {
+    let mut set = set();
+    set.spec.template.clique_startup_type = Some(CliqueStartupType::InOrder);
+    set.spec.template.cliques.push(PodCliqueTemplate {
+        name: "last".to_owned(),
+        ..set.spec.template.cliques[0].clone()
+    });
+    let mut seen = observed(set, 0);
+    seen.has_token = false;
+    let has_last = |seen: &Observed| {
+        let told = told(&decided(seen));
+        assert!(told.contains(&"create podcliques demo-0-router".to_owned()), "{told:?}");
+        told.contains(&"create podcliques demo-0-last".to_owned())
+    };
+
+    assert!(!has_last(&seen));
+    seen.has_token = true;
+    assert!(has_last(&seen));
+}
+
 /// A replica with everything in it, of which the named parts report a condition since a time.
 fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
     let mut seen = observed(set(), 0);
@@ -125,31 +149,78 @@ fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
 const LOST: &str = "2025-12-31T12:00:00Z";
 const ROUTER: [(&str, &str, &str, &str); 2] = [
     ("demo-0-router", "MinAvailableBreached", "True", LOST),
-    ("demo-0-router", "PodCliqueScheduled", "False", LOST),
+    ("demo-0-router", "MinAvailableReached", "True", LOST),
+];
+
+/// Lists PodCliques on the base gang, as the first step of a termination does.
+fn list(seen: &mut Observed, uids: &str) {
+    let gang = seen.gangs.get_mut("demo-0").unwrap();
+    let mut object = json!(gang.object);
+    object["metadata"]["annotations"] = json!({ "grove.io/terminating-podcliques": uids });
+    *gang = Arc::new(serde_json::from_value(object).unwrap());
+}
+
+/// The groups of a termination that has announced itself.
+const ANNOUNCED: [(&str, &str, &str, &str); 2] = [
+    ("demo-0-decode", "GangTerminationInProgress", "True", LOST),
+    ("demo-0-decode", "MinAvailableReached", "False", LOST),
 ];
 
 #[test]
-fn a_replica_that_lost_its_minimum_for_too_long_goes_what_was_well_first() {
-    let seen = with_conditions(&ROUTER);
+fn a_termination_lists_announces_deletes_and_forgets() {
+    fn decide_at_end(seen: &Observed) -> Decision<'_> {
+        decide(seen, &backends(), &Cached::default(), now())
+    }
+    let mut seen = with_conditions(&ROUTER);
+    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    assert!(!terminates);
+    assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
+    let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
+    let all = "demo-0-decode-0-leader,demo-0-decode-0-worker,demo-0-router";
+    assert_eq!(patch["metadata"]["annotations"]["grove.io/terminating-podcliques"], all);
 
-    let Decision { plan, terminates, .. } = decide(&seen, &backends(), &Cached::default(), now());
+    list(&mut seen, all);
+    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    assert!(!terminates);
+    assert_eq!(told(&plan), ["merge-patch podcliquescalinggroups demo-0-decode"]);
 
+    let mut seen = with_conditions(&[ROUTER[0], ROUTER[1], ANNOUNCED[0], ANNOUNCED[1]]);
+    let message = json!(
+        "Gang termination fired at PCS-replica scope for PCS replica 0; this PCSG's \
+        PodCliques were deleted as part of the recycle"
+    );
+    let group = seen.groups.get_mut("demo-0-decode").unwrap();
+    let announced = grove_core::termination::announced(&group.object, 0, now());
+    let mut object = json!(group.object);
+    object["status"] = json!(announced);
+    assert_eq!(object["status"]["conditions"][0]["message"], message);
+    *group = Arc::new(serde_json::from_value(object).unwrap());
+    list(&mut seen, all);
+    let Decision { plan, terminates, .. } = decide_at_end(&seen);
     assert!(terminates);
     assert_eq!(
         told(&plan),
         [
-            "merge-patch podcliquescalinggroups demo-0-decode",
             "delete podcliques demo-0-decode-0-leader",
             "delete podcliques demo-0-decode-0-worker",
             "delete podcliques demo-0-router",
         ]
     );
+
+    // Recreated ones have other uids.
+    list(&mut seen, "former,another");
+    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    assert!(!terminates);
+    assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
+    let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
+    assert!(patch["metadata"]["annotations"]["grove.io/terminating-podcliques"].is_null());
 }
 
 #[test]
 fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
     let early = "2025-12-31T15:59:59Z".parse().unwrap();
-    let before = decide(&with_conditions(&ROUTER), &backends(), &Cached::default(), early);
+    let seen = with_conditions(&ROUTER);
+    let before = decide(&seen, &backends(), &Cached::default(), early);
     assert!(!before.terminates);
     assert_eq!(before.deadline, now().checked_sub(jiff::SignedDuration::from_hours(8)).ok());
 
@@ -159,16 +230,14 @@ fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
 }
 
 #[test]
-fn a_termination_that_was_interrupted_goes_on() {
-    let flag = |since| ("demo-0-decode", "GangTerminationInProgress", "True", since);
-    let later = "2025-12-31T16:00:01Z";
-    let rows = |flag| [ROUTER[0], ROUTER[1], flag];
+fn a_termination_that_was_interrupted_deletes_the_rest_of_its_list() {
     let early = "2025-12-31T13:00:00Z".parse().unwrap();
-    let unfinished = with_conditions(&rows(flag(later)));
-    assert!(decide(&unfinished, &backends(), &Cached::default(), early).terminates);
-    // It was made anew, was up, and is lost again: that is another story.
-    let another = with_conditions(&rows(flag("2025-12-31T10:00:00Z")));
-    assert!(!decide(&another, &backends(), &Cached::default(), early).terminates);
+    let mut unfinished = with_conditions(&[]);
+    list(&mut unfinished, "former,demo-0-router");
+    let Decision { plan, terminates, .. } =
+        decide(&unfinished, &backends(), &Cached::default(), early);
+    assert!(terminates);
+    assert_eq!(told(&plan), ["delete podcliques demo-0-router"]);
 }
 
 #[test]

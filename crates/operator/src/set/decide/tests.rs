@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::objects::{Object, Raw};
+use crate::set::access;
 
 fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     let mut set: PodCliqueSet =
@@ -16,10 +17,7 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     change(&mut set);
     Observed {
         set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
-        service_account: None,
-        role: None,
-        role_binding: None,
-        secret: None,
+        access: access::Seen::default(),
         revisions: None,
         claims: claims::Seen::default(),
     }
@@ -67,20 +65,12 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
     });
 
-    let (plan, refused) = decide(&seen, no_children);
+    let Decision { first, rest, refused } = decide(&seen, no_children);
     assert!(refused.is_none());
 
-    assert_eq!(
-        told(&plan),
-        [
-            "merge-patch podcliquesets",
-            "create serviceaccounts",
-            "create roles",
-            "create secrets",
-            "create rolebindings"
-        ]
-    );
-    let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("a patch") };
+    assert_eq!(told(&first), ["merge-patch podcliquesets"]);
+    assert_eq!(told(&rest), [""; 0]);
+    let Verb::Merge { patch, .. } = &first.writes()[0].verb else { panic!("a patch") };
     let held = json!(["somebody.else/x", finalizers::POD_CLIQUE_SET]);
     assert_eq!(patch["metadata"]["finalizers"], held);
 }
@@ -107,7 +97,7 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     let revisions = vec![revision("demo-x", 1, "set"), revision("demo-y", 2, "somebody")];
     let seen = Observed { revisions: Some(revisions), ..seen };
 
-    let (plan, _) = decide(&seen, || Children { gangs, services, ..no_children() });
+    let plan = decide(&seen, || Children { gangs, services, ..no_children() }).first;
 
     let expected = [
         "delete services",
@@ -118,17 +108,6 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     assert_eq!(told(&plan), expected);
     let Verb::Merge { patch, .. } = &plan.writes()[3].verb else { panic!("a patch") };
     assert_eq!(patch["metadata"], json!({"finalizers": ["somebody.else/x"]}));
-    assert_eq!(
-        status(
-            &seen,
-            &no_children(),
-            Outcome::Complete { generation: None },
-            SchedulerState::default(),
-            ResourceState::default(),
-            now()
-        ),
-        None
-    );
 }
 
 #[test]
@@ -138,7 +117,7 @@ fn templates_are_kept_when_the_revisions_can_be_seen() {
     };
     let of_revisions = |revisions: Option<Vec<Arc<Revision>>>| {
         let seen = Observed { revisions, ..observed(has_all) };
-        let (plan, _) = decide(&seen, no_children);
+        let plan = decide(&seen, no_children).rest;
         let of = |write: &&&Write| write.resource == REVISIONS;
         plan.writes().iter().filter(of).map(|write| (*write).clone()).collect::<Vec<_>>()
     };
@@ -188,15 +167,15 @@ fn a_long_history_keeps_what_a_clique_still_runs() {
 fn the_first_status_carries_hash_selector_and_generation() {
     let seen = observed(|set| set.metadata.generation = Some(3));
 
-    let (write, told) = status(
+    let next = status(
         &seen,
         &no_children(),
         Outcome::Complete { generation: Some(3) },
         SchedulerState::default(),
         ResourceState::default(),
         now(),
-    )
-    .unwrap();
+    );
+    let (write, told) = report(&seen, &next, &[]).unwrap();
 
     let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
     assert_eq!(patch["status"]["observedGeneration"], 3);
@@ -232,9 +211,9 @@ fn claims_that_all_replicas_share_are_made_with_the_rest() {
     seen.claims.wanted =
         grove_core::children::resource_claims::of_set(&Layout::of(&seen.set.object));
 
-    let (plan, refused) = decide(&seen, no_children);
+    let Decision { rest, refused, .. } = decide(&seen, no_children);
 
-    assert_eq!(told(&plan).iter().filter(|one| *one == "create resourceclaims").count(), 1);
+    assert_eq!(told(&rest).iter().filter(|one| *one == "create resourceclaims").count(), 1);
     let refused = refused.unwrap().to_string();
     assert!(refused.starts_with("ResourceClaimTemplate default/beside not found"), "{refused}");
 }

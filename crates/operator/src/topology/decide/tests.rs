@@ -3,6 +3,7 @@ use std::sync::Arc;
 use grove_api::OperatorConfiguration;
 use grove_backends::{Registry, SchedulerObject};
 use grove_runtime::process::Env;
+use grove_runtime::store::Presence;
 use grove_runtime::write::Verb;
 use serde_json::{Value, json};
 
@@ -39,13 +40,13 @@ fn live(label: &str) -> Arc<SchedulerObject> {
 }
 
 /// What is decided when KAI has an object with this label, if any.
-fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, is_served: bool) -> Vec<Verdict> {
+fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence) -> Vec<Verdict> {
     let registry = registry();
     let with_topology = registry.all().filter_map(|one| Some((one.name(), one.topology()?)));
     let seen: Vec<_> = with_topology
         .map(|(name, part)| {
             let reference = super::super::observe::reference(binding, name);
-            Scheduler { name, part, reference, live: label.map(live), is_served }
+            Scheduler { name, part, reference, live: label.map(live), presence }
         })
         .collect();
     let topology = Topology::from(binding);
@@ -56,9 +57,10 @@ fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, is_served: bool) -
 
 #[test]
 fn what_is_ours_is_made_and_kept() {
+    use Presence::{Absent, Served, Unknown};
     let binding = binding(&json!([]), &Value::Null);
-    let next = |label, is_served| {
-        let mut verdicts = kai(&binding.object, label, is_served);
+    let next = |label, presence| {
+        let mut verdicts = kai(&binding.object, label, presence);
         assert_eq!(verdicts.len(), 1, "only KAI has topologies");
         let verdict = verdicts.pop().unwrap();
         assert_eq!((&*verdict.scheduler, &*verdict.reference), ("kai-scheduler", "dc"));
@@ -68,19 +70,27 @@ fn what_is_ours_is_made_and_kept() {
         Ok(Next::Write(write)) => write.verb.as_str(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(verb(next(None, true)), "create");
-    assert_eq!(verb(next(Some("z"), true)), "delete");
+    assert_eq!(verb(next(None, Served)), "create");
+    assert_eq!(verb(next(Some("z"), Served)), "delete");
     let same = Next::Report(Agreement::Same { generation: None });
-    assert_eq!(next(Some("r"), true).unwrap(), same);
-    let error = next(None, false).unwrap_err();
-    assert!(error.message().contains("topologies.kai.scheduler/v1alpha1"), "{error}");
+    assert_eq!(next(Some("r"), Served).unwrap(), same);
+    let cases = [
+        (None, Absent, "SchedulerNotInstalled"),
+        (None, Unknown, "SchedulerApiUnknown"),
+        (Some("z"), Unknown, "SchedulerApiUnknown"),
+    ];
+    for (label, presence, reason) in cases {
+        let error = next(label, presence).unwrap_err();
+        assert_eq!(error.reason(), reason);
+        assert!(error.message().contains("topologies.kai.scheduler/v1alpha1"), "{error}");
+    }
 }
 
 #[test]
 fn what_others_manage_is_compared_only() {
     let refer = |scheduler: &str| json!([{ "schedulerName": scheduler, "topologyReference": "x" }]);
     let next = |binding: &Object<ClusterTopologyBinding>, label| {
-        let verdicts = kai(&binding.object, label, true);
+        let verdicts = kai(&binding.object, label, Presence::Served);
         verdicts.into_iter().map(|one| (one.scheduler, one.reference, one.next.unwrap())).collect()
     };
     let report = |scheduler: &str, reference: &str, agreement| {

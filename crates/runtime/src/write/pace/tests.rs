@@ -1,0 +1,181 @@
+use super::rule::{FEWEST, MOST};
+use super::*;
+
+fn at(millis: u64) -> Instant {
+    Instant::START + Duration::from_millis(millis)
+}
+
+fn lane(namespace: &str) -> LaneKey {
+    let resource = Resource::namespaced("", "v1", "pods", "Pod");
+    LaneKey { resource, namespace: namespace.into() }
+}
+
+/// Takes all places that a lane gets.
+fn fill(pace: &mut Pace, lane: &LaneKey, now: Instant) -> usize {
+    std::iter::from_fn(|| (pace.admit(lane, 0, now) == Admission::Now).then_some(())).count()
+}
+
+#[test]
+fn writes_are_bounded_together_and_wait_for_each_other() {
+    let (mut pace, a, b) = (Pace::new(), lane("a"), lane("b"));
+
+    assert_eq!(fill(&mut pace, &a, at(0)), 24);
+    assert_eq!(pace.admit(&b, 0, at(0)), Admission::Later);
+    pace.ended(&a, at(0));
+    assert_eq!(pace.admit(&b, 0, at(0)), Admission::Now);
+}
+
+#[test]
+fn a_burst_of_refusals_halves_the_bound_once_and_waits_as_long_as_asked() {
+    let (mut pace, a) = (Pace::new(), lane("a"));
+    fill(&mut pace, &a, at(0));
+
+    for _ in 0..24 {
+        pace.throttled(&a, at(0), at(10), Duration::from_secs(2));
+        pace.ended(&a, at(10));
+    }
+
+    assert_eq!(pace.admit(&a, 0, at(500)), Admission::At(at(2010)));
+    assert_eq!(fill(&mut pace, &a, at(2010)), 12);
+}
+
+#[test]
+fn refusals_of_one_lane_leave_all_others_alone() {
+    let (mut pace, a, b) = (Pace::new(), lane("a"), lane("b"));
+    let other_kind = LaneKey {
+        resource: Resource::namespaced("", "v1", "services", "Service"),
+        namespace: "a".into(),
+    };
+    for round in 0..10_u64 {
+        assert_eq!(pace.admit(&a, 0, at(round * 10_000)), Admission::Now);
+        let now = at(round * 10_000 + 1);
+        pace.throttled(&a, at(round * 10_000), now, Duration::from_secs(9));
+        pace.ended(&a, now);
+        assert!(matches!(pace.admit(&a, 0, now), Admission::At(_)));
+        for free in [&b, &other_kind] {
+            assert_eq!(fill(&mut pace, free, now), 24, "{free:?}");
+            (0..24).for_each(|_| pace.ended(free, now));
+        }
+    }
+}
+
+#[test]
+fn refusals_of_several_lanes_at_once_slow_all_writes_down_without_stopping_them() {
+    let mut pace = Pace::new();
+    for round in 1..20_u64 {
+        for namespace in ["a", "b"] {
+            let now = at(round * 10);
+            pace.throttled(&lane(namespace), at(round * 10 - 1), now, Duration::from_secs(5));
+        }
+    }
+    let c = lane("c");
+    assert_eq!(fill(&mut pace, &c, at(1000)), 2);
+    (0..2).for_each(|_| pace.ended(&c, at(1000)));
+
+    let mut successes = 0;
+    while pace.all.places < MOST {
+        pace.succeeded(&c);
+        successes += 1;
+    }
+
+    assert!((250..350).contains(&successes), "{successes}");
+}
+
+fn pacer() -> (Clock, Pacer) {
+    let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
+    let pacer = Pacer::new(clock.clone(), Metrics::new());
+    (clock, pacer)
+}
+
+async fn acquired(pacer: &Pacer, namespace: &str) -> Permit {
+    pacer.acquire(lane(namespace)).await.expect("the pause is short")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_write_goes_when_the_pause_of_its_lane_is_over_and_others_go_at_once() {
+    let (clock, pacer) = pacer();
+    acquired(&pacer, "a").await.throttled(Some(Duration::from_secs(5)));
+
+    drop(acquired(&pacer, "b").await);
+    let refused = pacer.acquire(lane("a")).await;
+    assert_eq!(refused.map(drop), Err(Duration::from_secs(5)), "nothing waits here for so long");
+    assert_eq!(clock.now(), at(0));
+    clock.sleep(Duration::from_secs(4)).await;
+    drop(acquired(&pacer, "a").await);
+    assert_eq!(clock.now(), at(5000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiting_write_goes_in_turn_also_when_there_is_more_room_than_before() {
+    let (clock, pacer) = pacer();
+    pacer.shared().all.places = FEWEST;
+    let went = Mutex::new(Vec::new());
+    let write = async |number: u64| {
+        let permit = acquired(&pacer, if number.is_multiple_of(2) { "a" } else { "b" }).await;
+        went.lock().unwrap().push(number);
+        clock.sleep_until(clock.now() + Duration::from_millis(1)).await;
+        permit.succeeded();
+    };
+
+    futures::future::join_all((0..200).map(write)).await;
+
+    assert_eq!(went.into_inner().unwrap(), (0..200).collect::<Vec<_>>());
+    assert!(clock.now() < at(30), "the bound grew, and the room was used: {:?}", clock.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_a_slow_lane_do_not_keep_those_behind_them_waiting() {
+    let (clock, pacer) = pacer();
+    // Down to two places, and the pause is over.
+    for _ in 0..5 {
+        acquired(&pacer, "slow").await.throttled(Some(Duration::from_secs(1)));
+    }
+    clock.sleep(Duration::from_secs(1)).await;
+    let start = clock.now();
+    let ended = Mutex::new(Vec::new());
+    let write = async |number: u64| {
+        let slow = number < 100;
+        let permit = acquired(&pacer, if slow { "slow" } else { "fast" }).await;
+        clock.sleep(Duration::from_secs(if slow { 10 } else { 1 })).await;
+        drop(permit);
+        ended.lock().unwrap().push((slow, clock.now().since(start).as_secs()));
+    };
+
+    futures::future::join_all((0..122).map(write)).await;
+
+    let ended = ended.into_inner().unwrap();
+    assert!(ended[..22].iter().all(|end| *end == (false, 1)), "{ended:?}");
+    assert_eq!(ended.last(), Some(&(true, 500)), "two at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_are_forgotten_when_they_are_at_rest() {
+    let (clock, pacer) = pacer();
+    for number in 0..100 {
+        drop(acquired(&pacer, &number.to_string()).await);
+    }
+    assert_eq!(pacer.shared().known_lanes(), 0);
+    for number in 0..100 {
+        acquired(&pacer, &number.to_string()).await.throttled(None);
+    }
+    assert_eq!(pacer.shared().known_lanes(), 100);
+    clock.sleep(Duration::from_secs(100)).await;
+    acquired(&pacer, "another").await.throttled(None);
+    assert_eq!(pacer.shared().known_lanes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_given_up_while_it_waits_does_not_keep_its_turn() {
+    let (_, pacer) = pacer();
+    pacer.shared().all.places = FEWEST;
+    let permits = [acquired(&pacer, "a").await, acquired(&pacer, "b").await];
+    let mut given_up = Box::pin(pacer.acquire(lane("a")));
+    let mut waiting = Box::pin(pacer.acquire(lane("a")));
+    assert!(futures::poll!(&mut given_up).is_pending());
+    assert!(futures::poll!(&mut waiting).is_pending());
+
+    drop(permits);
+    drop(given_up);
+
+    assert!(futures::poll!(&mut waiting).is_ready());
+}
