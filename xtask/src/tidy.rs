@@ -1,4 +1,5 @@
-//! House rules that no lint knows: who may depend on whom, and on what nobody may.
+//! House rules that no lint knows: which crate may use which, which crates are banned, and that the modules of
+//! the rules do not use each other in circles.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,6 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::generate::cargo;
+
+mod modules;
 
 /// Which crates of the workspace each may use; anything else is an edge in the wrong direction.
 /// Development dependencies are free, or no crate could be tested on a real control plane.
@@ -41,6 +44,9 @@ const NOT_PURE: [&str; 5] = ["tokio", "kube-client", "hyper", "axum", "tracing-s
 
 /// One TLS stack, one time library.
 const BANNED: [&str; 6] = ["aws-lc-rs", "aws-lc-sys", "openssl", "native-tls", "chrono", "reqwest"];
+
+/// Sources of the crate whose modules form no cycle.
+const RULES: &str = "crates/core/src";
 
 #[derive(Debug, Deserialize)]
 struct Metadata {
@@ -83,6 +89,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             .filter(|&name| whole.contains(name))
             .map(|name| format!("{name} is banned; `cargo tree --invert {name}` shows who asked")),
     );
+    wrong.extend(modules::cycles(&root.join(RULES))?);
     if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
 }
 

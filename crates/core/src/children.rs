@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::{
-    PodClique, PodCliqueScalingGroup, PodGang, annotations, finalizers,
+    PodClique, PodCliqueScalingGroup, annotations, finalizers,
     labels::{self, Component},
     pod_clique::PodCliqueSpec,
     pod_clique_scaling_group::PodCliqueScalingGroupSpec,
@@ -18,7 +18,6 @@ use grove_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::{
-    gang::is_initialized,
     layout::{Clique, Group, Layout, count},
     start_order,
 };
@@ -122,14 +121,6 @@ fn pod_clique_annotations(
         all.insert(annotations::RECREATED.to_owned(), mark.clone());
     }
     non_empty(all)
-}
-
-/// Marks a new PodClique that replaces a deleted one: its gang, if it is there, was complete before.
-pub fn mark_recreated(clique: &mut PodClique, gang: Option<&PodGang>) {
-    if gang.is_some_and(is_initialized) {
-        let all = clique.metadata.annotations.get_or_insert_default();
-        all.insert(annotations::RECREATED.to_owned(), "true".to_owned());
-    }
 }
 
 /// A PodCliqueScalingGroup. The number of replicas is that of the live object when there is one.

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::{
-    PodCliqueSet,
+    PodClique, PodCliqueSet, labels,
     pod_clique_set::{PodCliqueSetTemplate, PodCliqueTemplate},
 };
 use serde_json::{Map, Value};
@@ -46,6 +46,12 @@ pub fn pod_template_hashes(template: &PodCliqueSetTemplate) -> BTreeMap<String, 
     let priority = priority_class_name(template);
     let hash = |clique| pod_template_hash(clique, priority);
     template.cliques.iter().map(|clique| (clique.name.clone(), hash(clique))).collect()
+}
+
+/// The template hash that a PodClique was made or updated with.
+pub(crate) fn template_hash_label(clique: &PodClique) -> Option<&str> {
+    let all = clique.metadata.labels.as_ref()?;
+    all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
 }
 
 /// Whether a text is a hash as this program writes it. Other implementations have other lengths.

@@ -7,10 +7,13 @@
 
 pub mod admission;
 pub mod children;
+mod condition;
 pub mod gang;
 pub mod hash;
 pub mod layout;
+pub mod minimum;
 pub mod pods;
+pub mod replicas;
 pub mod revision;
 pub mod start_order;
 pub mod status;

@@ -4,31 +4,25 @@
 //! and conditions of others are kept, and computing again from the result changes nothing, so a caller
 //! writes only when the result differs from what is stored. Times move only when something happened.
 //!
-//! Large objects are judged piece by piece: [`group_replica`] and [`set_replica`] look at one replica,
-//! and their small results can be kept and added up, so that one change does not cost a look at
-//! everything.
+//! The status of groups and sets adds up the state of their replicas (`crate::replicas`).
 
-use grove_api::condition::{TRUE, pod_clique as conditions};
-use grove_api::{PodClique, error_code::LastError, labels};
+use grove_api::error_code::LastError;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 mod clique;
-pub(crate) mod condition;
 mod errors;
-pub(crate) mod reached;
 mod resources;
 mod scaling_group;
 mod set;
 mod topology;
 mod urgency;
 
-pub(crate) use clique::is_below_minimum;
-pub use clique::{CliqueFacts, has_minimum, pod_clique};
+pub use clique::{CliqueFacts, pod_clique};
 pub use errors::aggregate;
 pub use resources::{ResourceState, resources};
-pub use scaling_group::{GroupFacts, GroupReplica, group_replica, scaling_group};
-pub use set::{Number, SchedulerState, SetReplica, pod_clique_set, scheduler, set_replica};
+pub use scaling_group::{GroupFacts, scaling_group};
+pub use set::{SchedulerState, pod_clique_set, scheduler};
 pub use topology::{Agreement, SchedulerTopology, cluster_topology, cluster_topology_binding};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
@@ -49,15 +43,6 @@ pub enum Outcome<'a> {
         /// The failures.
         errors: &'a [LastError],
     },
-}
-
-/// The hashes that an up-to-date PodClique has.
-#[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// Hash of its clique template.
-    pub template_hash: &'a str,
-    /// `status.currentGenerationHash` of the set; absent before the set's first status.
-    pub generation_hash: Option<&'a str>,
 }
 
 impl Outcome<'_> {
@@ -85,55 +70,13 @@ impl Outcome<'_> {
     }
 }
 
-/// The minimum of a PodClique; all of its pods when it names none.
-fn min_available(clique: &PodClique) -> i32 {
-    clique.spec.min_available.unwrap_or(clique.spec.replicas)
-}
-
-pub(crate) fn template_hash_label(clique: &PodClique) -> Option<&str> {
-    let all = clique.metadata.labels.as_ref()?;
-    all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
-}
-
-pub(crate) fn is_deleting(metadata: &ObjectMeta) -> bool {
-    metadata.deletion_timestamp.is_some()
-}
-
-pub(crate) fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
+fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.creation_timestamp.as_ref().map(|created| created.0)
 }
 
-/// Whether a PodClique reports that enough of its pods are scheduled.
-pub(crate) fn is_scheduled(clique: &PodClique) -> bool {
-    let status = clique.status.as_ref();
-    let found =
-        status.and_then(|status| condition::find(&status.conditions, conditions::SCHEDULED));
-    found == Some(TRUE)
-}
-
-/// Whether a PodClique reports that it had its minimum since it was created.
-pub fn has_reached_minimum(clique: &PodClique) -> bool {
-    clique.status.as_ref().is_some_and(|status| reached::is_reached(&status.conditions))
-}
-
-/// Whether enough pods of a PodClique are ready.
-pub(crate) fn is_available(clique: &PodClique) -> bool {
-    let ready = clique.status.as_ref().map_or(0, |status| status.ready_replicas);
-    ready >= min_available(clique)
-}
-
-/// Whether a PodClique runs its minimum on the target template.
-fn is_updated(clique: &PodClique, target: Target<'_>) -> bool {
-    let Some(status) = &clique.status else {
-        return false;
-    };
-    let hash = Some(target.template_hash);
-    target.generation_hash.is_some()
-        && template_hash_label(clique) == hash
-        && status.current_pod_template_hash.as_deref() == hash
-        && status.current_pod_clique_set_generation_hash.as_deref() == target.generation_hash
-        && status.updated_replicas >= min_available(clique)
-        && is_available(clique)
+/// A number of objects as a status counter.
+fn wire_count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

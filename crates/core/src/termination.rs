@@ -27,10 +27,11 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, annotat
 use jiff::Timestamp;
 
 use crate::admission::DEFAULT_TERMINATION_DELAY;
+use crate::condition::{Observation, get, observe};
+use crate::gang::is_initialized;
+use crate::minimum::is_below_minimum;
+use crate::minimum::reached::{self, is_reached};
 use crate::pods::ObservedPod;
-use crate::status::condition::{Observation, get, observe};
-use crate::status::is_below_minimum;
-use crate::status::reached::{self, is_reached};
 
 /// Time between a breach and its consequence.
 pub fn delay(set: &PodCliqueSet) -> Duration {
@@ -53,6 +54,14 @@ pub fn clique_will_be_breached_since(next: &PodCliqueStatus) -> Option<Timestamp
 /// the operator was restarted.
 pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Option<Timestamp> {
     clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
+}
+
+/// Marks a new PodClique that replaces a deleted one: its gang, if it is there, was complete before.
+pub fn mark_recreated(clique: &mut PodClique, gang: Option<&PodGang>) {
+    if gang.is_some_and(is_initialized) {
+        let all = clique.metadata.annotations.get_or_insert_default();
+        all.insert(annotations::RECREATED.to_owned(), "true".to_owned());
+    }
 }
 
 /// Whether a PodClique with this status replaces one that was deleted, and has not had its minimum yet.
@@ -103,6 +112,15 @@ pub fn is_in_progress(group: &PodCliqueScalingGroup) -> bool {
 pub fn will_be_in_progress(next: &PodCliqueScalingGroupStatus) -> bool {
     let condition = get(&next.conditions, GANG_TERMINATION_IN_PROGRESS);
     condition.is_some_and(|condition| condition.status == TRUE)
+}
+
+/// Whether a group reports that its replica of the set was terminated, and has to reach its minimum again. The group
+/// may have written other messages since.
+pub fn is_announced(group: &PodCliqueScalingGroup) -> bool {
+    group
+        .status
+        .as_ref()
+        .is_some_and(|status| will_be_in_progress(status) && !is_reached(&status.conditions))
 }
 
 /// The uids of the PodCliques that a termination of this gang's replica deletes.

@@ -15,8 +15,7 @@ use grove_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::hash;
-use crate::status::template_hash_label;
+use crate::hash::{self, template_hash_label};
 
 pub mod clique;
 pub mod group;

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 
 use super::is_member;
 use crate::{
+    condition::{Observation, find, observe},
     pods::ObservedPod,
-    status::condition::{Observation, find, observe},
 };
 
 /// How far a gang is on its way to its first complete set of references.

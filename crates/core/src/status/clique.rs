@@ -8,11 +8,10 @@ use grove_api::{
 };
 use jiff::Timestamp;
 
-use super::{
-    Outcome,
-    condition::{Observation, find, observe},
-    created, min_available, reached, template_hash_label,
-};
+use super::{Outcome, created, wire_count};
+use crate::condition::{Observation, find, observe};
+use crate::hash::template_hash_label;
+use crate::minimum::{Usable, has_minimum, min_available, reached};
 use crate::pods::ObservedPod;
 use crate::update::{self, Rollout};
 
@@ -71,29 +70,6 @@ fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     if let Some(target) = target {
         status.updated_replicas = facts.count(|pod| pod.template_hash.as_deref() == Some(target));
     }
-}
-
-/// Pods that count for the minimum.
-struct Usable {
-    scheduled: i32,
-    /// Scheduled and not failing. Those whose containers have not started yet are on their way.
-    good: i32,
-}
-
-impl Usable {
-    fn of(pods: &[ObservedPod]) -> Self {
-        let count =
-            |is: fn(&ObservedPod) -> bool| wire_count(pods.iter().filter(|pod| is(pod)).count());
-        let scheduled = count(|pod| pod.scheduled);
-        let failing = count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
-        Self { scheduled, good: scheduled.saturating_sub(failing).max(0) }
-    }
-}
-
-/// Whether a PodClique with these pods is below its minimum.
-pub(crate) fn is_below_minimum(clique: &PodClique, pods: &[ObservedPod]) -> bool {
-    let Usable { scheduled, good } = Usable::of(pods);
-    scheduled.min(good) < min_available(clique)
 }
 
 /// The current hashes move once all pods have the target template.
@@ -198,18 +174,4 @@ impl<'a> CliqueFacts<'a> {
             of: ("pods", min_available(self.object())),
         }
     }
-}
-
-/// Whether at least the minimum of these pods is ready.
-pub fn has_minimum<'a>(
-    clique: &PodClique,
-    pods: impl IntoIterator<Item = &'a ObservedPod>,
-) -> bool {
-    let ready = pods.into_iter().filter(|pod| pod.ready && !pod.deleting).count();
-    wire_count(ready) >= min_available(clique)
-}
-
-/// A number of objects as a status counter.
-pub(super) fn wire_count(number: usize) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }

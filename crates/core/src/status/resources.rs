@@ -6,7 +6,7 @@ use grove_api::{
 };
 use jiff::Timestamp;
 
-use super::condition::{Trouble, observe_trouble};
+use crate::condition::{Trouble, observe_trouble};
 
 /// Why resources of a set cannot be had, each a reason and a message.
 #[derive(Clone, Copy, Debug, Default)]

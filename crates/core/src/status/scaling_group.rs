@@ -3,91 +3,20 @@
 //! Only replicas below `spec.replicas` and members that the template names are looked at; PodCliques of
 //! a former layout do not count.
 
-use std::collections::BTreeMap;
-
 use grove_api::{
-    PodClique, PodCliqueScalingGroup,
+    PodCliqueScalingGroup,
     condition::{self, min_available as breach, pod_clique_scaling_group as reasons},
     labels,
     pod_clique_scaling_group::PodCliqueScalingGroupStatus,
 };
 use jiff::Timestamp;
 
-use super::{
-    Outcome, Target,
-    clique::wire_count,
-    condition::{Observation, find, observe},
-    created, is_available, is_deleting, is_scheduled, is_updated, reached, template_hash_label,
-};
-use crate::layout::Clique;
+use super::{Outcome, created, wire_count};
+use crate::condition::{Observation, find, observe};
+use crate::minimum::reached;
+use crate::replicas::GroupReplica;
 use crate::termination;
 use crate::update::{self, Rollout};
-
-/// What one replica of a group contributes to the status of the group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent answers, each counted")]
-pub struct GroupReplica {
-    /// Every member has its minimum scheduled.
-    pub scheduled: bool,
-    /// Scheduled, and every member has its minimum ready.
-    pub available: bool,
-    /// Available, and every member is on the target template.
-    pub updated: bool,
-    /// Every member exists and none reports a breach.
-    pub healthy: bool,
-    /// Every member exists and reports that there is no breach.
-    pub sound: bool,
-    /// Every member exists and has had its minimum.
-    pub reached: bool,
-    /// Every member exists, has the label of the target template and has reported its hashes.
-    pub current: bool,
-}
-
-/// Judges one replica of a group by its members. `member` finds a PodClique by name; `template_hashes`
-/// has the hash of each clique of the template.
-pub fn group_replica<'a>(
-    members: &[Clique<'_>],
-    member: impl Fn(&str) -> Option<&'a PodClique>,
-    template_hashes: &BTreeMap<String, String>,
-    generation_hash: Option<&str>,
-) -> GroupReplica {
-    let mut result = GroupReplica {
-        scheduled: true,
-        available: true,
-        updated: true,
-        healthy: true,
-        sound: true,
-        reached: true,
-        current: true,
-    };
-    for place in members {
-        let stored = member(&place.name).filter(|stored| !is_deleting(&stored.metadata));
-        let (Some(stored), Some(template_hash)) =
-            (stored, template_hashes.get(place.template.name.as_str()))
-        else {
-            return GroupReplica::default();
-        };
-        let is = |type_| stored.status.as_ref().and_then(|status| find(&status.conditions, type_));
-        result.scheduled &= is_scheduled(stored);
-        result.available &= is_available(stored);
-        result.updated &= is_updated(stored, Target { template_hash, generation_hash });
-        result.healthy &= is(breach::BREACHED) != Some(condition::TRUE);
-        result.sound &= is(breach::BREACHED) == Some(condition::FALSE);
-        result.reached &= is(breach::REACHED) == Some(condition::TRUE);
-        result.current &=
-            template_hash_label(stored) == Some(template_hash) && has_reported_hashes(stored);
-    }
-    result.available &= result.scheduled;
-    result.updated &= result.available;
-    result
-}
-
-fn has_reported_hashes(clique: &PodClique) -> bool {
-    clique.status.as_ref().is_some_and(|status| {
-        status.current_pod_template_hash.is_some()
-            && status.current_pod_clique_set_generation_hash.is_some()
-    })
-}
 
 /// What the status of a group is computed from.
 #[derive(Clone, Copy, Debug)]

@@ -1,109 +1,17 @@
 //! Status of a PodCliqueSet, from the cliques and groups of its replicas.
 
-use std::collections::BTreeMap;
-
 use grove_api::{
-    PodClique, PodCliqueScalingGroup, PodCliqueSet,
+    PodCliqueSet,
     condition::{FALSE, TRUE, pod_clique_set as condition},
     labels,
     pod_clique_set::PodCliqueSetStatus,
 };
 use jiff::Timestamp;
 
-use super::condition::{Observation, Trouble, observe, observe_trouble};
-use super::{Outcome, Target, clique::wire_count, is_available, is_deleting, is_updated};
-use crate::layout::Layout;
-use crate::{termination, update};
-
-/// What one replica of a set contributes to the status of the set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent answers")]
-pub struct SetReplica {
-    /// Its standalone cliques and its groups are all available.
-    pub available: bool,
-    /// Available, and everything in it is on the target template.
-    pub updated: bool,
-    /// Updated, down to the last pod.
-    pub renewed: bool,
-    /// Some of its pods are scheduled.
-    pub scheduled: bool,
-    /// Something in it has lost its minimum.
-    pub breached: bool,
-    /// Something in it reports another template.
-    pub outdated: bool,
-    /// Its standalone cliques.
-    pub cliques: Number,
-    /// Its scaling groups.
-    pub groups: Number,
-}
-
-/// How many of them are on the target template.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Number {
-    /// Those that are.
-    pub updated: u32,
-    /// All of them.
-    pub total: u32,
-}
-
-impl Number {
-    fn add(&mut self, updated: bool) {
-        self.updated += u32::from(updated);
-        self.total += 1;
-    }
-}
-
-/// Judges one replica of a set. `clique` and `group` find objects by name, so whatever the layout does
-/// not name is not looked at.
-pub fn set_replica<'a>(
-    layout: &Layout<'_>,
-    set_replica: u32,
-    clique: impl Fn(&str) -> Option<&'a PodClique>,
-    group: impl Fn(&str) -> Option<&'a PodCliqueScalingGroup>,
-    template_hashes: &BTreeMap<String, String>,
-    generation_hash: Option<&str>,
-) -> SetReplica {
-    let mut result = SetReplica { available: true, renewed: true, ..SetReplica::default() };
-    for place in layout.standalone_cliques(set_replica) {
-        let stored = clique(&place.name).filter(|stored| !is_deleting(&stored.metadata));
-        let (Some(stored), Some(template_hash)) =
-            (stored, template_hashes.get(place.template.name.as_str()))
-        else {
-            result.available = false;
-            result.cliques.add(false);
-            continue;
-        };
-        result.available &= is_available(stored);
-        result.cliques.add(is_updated(stored, Target { template_hash, generation_hash }));
-        if let Some(status) = &stored.status {
-            result.renewed &= status.updated_replicas >= status.replicas;
-            result.scheduled |= status.scheduled_replicas > 0;
-            let hash = status.current_pod_clique_set_generation_hash.as_deref();
-            result.outdated |= hash.is_some() && hash != generation_hash;
-        }
-        result.breached |= termination::clique_breached_since(stored).is_some();
-    }
-    for place in layout.groups() {
-        let name = layout.scaling_group_name(set_replica, place);
-        let Some(stored) = group(&name).filter(|stored| !is_deleting(&stored.metadata)) else {
-            result.available = false;
-            result.groups.add(false);
-            continue;
-        };
-        let status = stored.status.as_ref();
-        let available = status.map_or(0, |status| status.available_replicas);
-        let hash = status.and_then(|s| s.current_pod_clique_set_generation_hash.as_deref());
-        result.available &= available >= stored.spec.min_available.unwrap_or(1);
-        result.groups.add(hash.is_some() && hash == generation_hash);
-        result.outdated |= hash.is_some() && hash != generation_hash;
-        result.scheduled |= status.is_some_and(|status| status.scheduled_replicas > 0);
-        result.breached |= termination::group_breached_since(stored).is_some();
-    }
-    let all = |number: Number| number.updated == number.total;
-    result.updated = result.available && all(result.cliques) && all(result.groups);
-    result.renewed &= result.updated;
-    result
-}
+use super::{Outcome, wire_count};
+use crate::condition::{Observation, Trouble, observe, observe_trouble};
+use crate::replicas::SetReplica;
+use crate::update;
 
 /// What the scheduler of a set makes of it, each a reason and a message.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,11 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CliqueFacts, Outcome, Target, is_updated, pod_clique};
+use super::{CliqueFacts, Outcome, pod_clique};
 use crate::pods::{
     ObservedPod,
     testkit::{any_pods, pod, running},
 };
+use crate::replicas::{Target, is_updated};
 use crate::update::{self, testkit::idle};
 
 mod aggregate;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Outcome;
-use super::condition::{Observation, observe};
+use crate::condition::{Observation, observe};
 
 /// One scheduler, and how its topology compares with one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use grove_api::pod_clique::{PodCliqueStatus, PodsSelectedToUpdate};
 use grove_api::pod_clique_scaling_group::{PodCliqueScalingGroupStatus, ReplicasSelectedToUpdate};
 use grove_api::{PodClique, PodCliqueScalingGroup};
 
-use super::{condition::find, min_available, reached::is_reached};
+use crate::condition::find;
+use crate::minimum::{min_available, reached::is_reached};
 
 /// Whether the next status of a PodClique has to be written without delay: it has become available, whole
 /// or neither, its minimum is breached or not any more, its update goes on, or its errors are others.

@@ -141,9 +141,13 @@ fn the_delay_is_that_of_the_set_or_four_hours() {
 fn an_announced_termination_keeps_other_conditions_and_clears_the_record() {
     let mut group = group(1, &[(BREACHED, "True", 2_000), (REACHED, "True", 1_500)]);
     group.status = Some(announced(&group, 7, at(3_000)));
-    assert!(is_in_progress(&group));
+    assert!(is_in_progress(&group) && is_announced(&group));
     assert_eq!(group_breached_since(&group), None, "what was not reached again cannot be lost");
     let again = announced(&group, 7, at(4_000));
     assert_eq!(Some(&again), group.status.as_ref());
     insta::assert_json_snapshot!(again.conditions);
+    for condition in &mut group.status.as_mut().unwrap().conditions {
+        condition.message = "written by the group".to_owned();
+    }
+    assert!(is_announced(&group), "whatever the messages say");
 }

@@ -5,7 +5,7 @@ use grove_api::{PodClique, labels, pod_clique::PodCliqueUpdateProgress};
 use jiff::Timestamp;
 
 use super::{Rollout, Step, stamp};
-use crate::hash;
+use crate::hash::{self, template_hash_label};
 use crate::pods::ObservedPod;
 
 /// A PodClique that may have to be updated.
@@ -102,7 +102,7 @@ pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a Obser
 /// PodClique has: they get the name that we give it, and after them the PodClique. Nothing when there is
 /// nothing to be taken over.
 pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<&'a ObservedPod>> {
-    let label = clique.label().filter(|label| !hash::is_ours(label))?;
+    let label = template_hash_label(clique.object).filter(|label| !hash::is_ours(label))?;
     // A template that has changed since is an update like any other.
     if !rollout.is_settled() {
         return None;
@@ -152,14 +152,9 @@ impl<'a> Clique<'a> {
         all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))
     }
 
-    fn label(&self) -> Option<&'a str> {
-        let all = self.object.metadata.labels.as_ref()?;
-        all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
-    }
-
     /// Whether its spec is that of the present template.
     fn has_new_spec(&self) -> bool {
-        self.label() == Some(self.template_hash)
+        template_hash_label(self.object) == Some(self.template_hash)
     }
 
     fn is_target(&self, progress: &PodCliqueUpdateProgress, generation_hash: &str) -> bool {

@@ -7,9 +7,10 @@ use grove_api::{PodClique, PodCliqueScalingGroup};
 use jiff::Timestamp;
 
 use super::{Rollout, Step, stamp};
+use crate::hash::template_hash_label;
 use crate::layout;
-use crate::status::is_available;
-use crate::status::{GroupReplica, is_deleting, is_scheduled, template_hash_label};
+use crate::minimum::{is_available, is_scheduled};
+use crate::replicas::{GroupReplica, is_deleting};
 
 /// A scaling group that may have to be updated.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::{Turn, is_on_delete, is_paused, is_running, stamp, turn};
 use crate::hash;
-use crate::status::SetReplica;
+use crate::replicas::SetReplica;
 
 /// Puts the generation hash and the progress of the update into the next status of a set. `replicas`
 /// are its replicas `0..spec.replicas`.

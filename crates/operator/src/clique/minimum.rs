@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grove_api::PodClique;
-use grove_core::status::{has_minimum, has_reached_minimum};
+use grove_core::minimum::{has_minimum, has_reached_minimum};
 use grove_runtime::resource::{ObjectKey, Uid};
 use grove_runtime::store::{Index, Store};
 use grove_runtime::view::View;

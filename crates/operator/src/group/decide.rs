@@ -13,8 +13,9 @@ use grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, finalizers, labels};
 use grove_core::children::{self, owner};
 use grove_core::layout::{Clique, Layout};
+use grove_core::replicas::group_replica;
 use grove_core::start_order;
-use grove_core::status::{GroupFacts, Outcome, group_replica, is_urgent_for_group, scaling_group};
+use grove_core::status::{GroupFacts, Outcome, is_urgent_for_group, scaling_group};
 use grove_core::termination::{
     self, Verdict, clique_is_breached_since, group_breached_since, group_will_be_breached_since,
     is_in_progress, terminating, will_be_in_progress,
@@ -335,7 +336,7 @@ impl<'a> Template<'a> {
         }
         if live.is_none() {
             let gang = self.gangs.get(&clique.gang).map(|gang| &gang.object);
-            children::mark_recreated(&mut wanted, gang);
+            termination::mark_recreated(&mut wanted, gang);
         }
         converge::own(&wanted, live, "what the template says")
     }

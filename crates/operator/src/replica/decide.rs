@@ -14,7 +14,7 @@ use grove_core::children::{self, owner};
 use grove_core::gang::{self, Initialization, Member};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::GangPods;
-use grove_core::termination::{Verdict, recreated_replicas};
+use grove_core::termination::{Verdict, mark_recreated, recreated_replicas};
 use grove_core::update;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -111,7 +111,7 @@ pub(super) fn decide<'o>(
             let recorded = gang.map(recreated_replicas).unwrap_or_default();
             clique.spec.replicas =
                 recorded.get(&place.name).copied().unwrap_or(clique.spec.replicas);
-            children::mark_recreated(&mut clique, gang);
+            mark_recreated(&mut clique, gang);
         }
         wanted.own(&seen.cliques, &clique);
     }

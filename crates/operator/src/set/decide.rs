@@ -13,8 +13,9 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finaliz
 use grove_backends::Limit;
 use grove_core::children::owner;
 use grove_core::layout::Layout;
+use grove_core::replicas::{SetReplica, set_replica};
 use grove_core::revision::{self, Change};
-use grove_core::status::{self, Outcome, ResourceState, SchedulerState, SetReplica};
+use grove_core::status::{self, Outcome, ResourceState, SchedulerState};
 use grove_core::update;
 use grove_runtime::events::Occurrence;
 use grove_runtime::resource::Resource;
@@ -221,7 +222,7 @@ fn judge(
     groups: &ByName<Object<PodCliqueScalingGroup>>,
 ) -> SetReplica {
     let Hashes { templates, generation } = set.hashes();
-    status::set_replica(
+    set_replica(
         layout,
         index,
         |name| cliques.get(name).map(|one| &one.object),

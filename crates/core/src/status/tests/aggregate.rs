@@ -12,10 +12,8 @@ use crate::{
     children,
     layout::{Clique, Layout},
     pods::testkit::running,
-    status::{
-        GroupFacts, GroupReplica, Number, SetReplica, group_replica, pod_clique_set, scaling_group,
-        set_replica,
-    },
+    replicas::{GroupReplica, Number, SetReplica, group_replica, set_replica},
+    status::{GroupFacts, pod_clique_set, scaling_group},
     update::{self, testkit::idle},
 };
 

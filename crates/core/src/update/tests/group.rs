@@ -2,7 +2,8 @@ use grove_api::PodCliqueScalingGroup;
 use serde_json::json;
 
 use super::at;
-use crate::status::{GroupFacts, GroupReplica, Outcome, scaling_group};
+use crate::replicas::GroupReplica;
+use crate::status::{GroupFacts, Outcome, scaling_group};
 use crate::update::Rollout;
 use crate::update::group::{Group, Outdated, Replica, outdated};
 use crate::update::testkit::{idle, rolling};

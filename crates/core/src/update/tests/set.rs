@@ -2,7 +2,8 @@ use grove_api::PodCliqueSet;
 use serde_json::{Value, json};
 
 use super::at;
-use crate::status::{Number, Outcome, SetReplica, pod_clique_set};
+use crate::replicas::{Number, SetReplica};
+use crate::status::{Outcome, pod_clique_set};
 use crate::update::set::is_due;
 use crate::update::{Rollout, is_held_back, whose_turn};
 

@@ -69,7 +69,7 @@ pub(crate) fn observe_trouble(
     observe(conditions, Observation { type_, status, reason, message, generation }, now);
 }
 
-pub(super) fn whole_seconds(now: Timestamp) -> Time {
+pub(crate) fn whole_seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 

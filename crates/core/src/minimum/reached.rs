@@ -8,20 +8,20 @@ use grove_api::condition::{
 };
 use jiff::Timestamp;
 
-use super::condition::{Observation, find, get, observe, whole_seconds};
+use crate::condition::{Observation, find, get, observe, whole_seconds};
 
 /// Versions without the record took a condition for its first value when it changed so soon after the
 /// object was created.
 const FIRST_VALUE: Duration = Duration::from_secs(5);
 
 /// What is known at the moment.
-pub(super) struct Minimum {
+pub(crate) struct Minimum {
     /// Whether the minimum is ready, or was since the last record.
-    pub(super) is_ready: bool,
+    pub(crate) is_ready: bool,
     /// Whether the conditions of an object without a record show that it was up.
-    pub(super) is_inferred: bool,
+    pub(crate) is_inferred: bool,
     /// What is counted, and the minimum.
-    pub(super) of: (&'static str, i32),
+    pub(crate) of: (&'static str, i32),
 }
 
 /// Whether the record says that the minimum was reached.
@@ -31,7 +31,7 @@ pub(crate) fn is_reached(conditions: &[Condition]) -> bool {
 
 impl Minimum {
     /// Whether the minimum was reached, given what the object reports so far.
-    pub(super) fn is_reached(&self, stored: &[Condition]) -> bool {
+    pub(crate) fn is_reached(&self, stored: &[Condition]) -> bool {
         is_reached(stored) || self.is_ready || self.is_inferred_for(stored)
     }
 
@@ -44,7 +44,7 @@ impl Minimum {
 
 /// Adds the record to the next conditions of an object that reports the stored ones. A breach that was
 /// reported before the minimum was reached begins anew: what was reached now was lost now.
-pub(super) fn record(
+pub(crate) fn record(
     conditions: &mut Vec<Condition>,
     stored: &[Condition],
     minimum: &Minimum,
@@ -85,7 +85,7 @@ pub(crate) fn reset(conditions: &mut Vec<Condition>, generation: Option<i64>, no
 }
 
 /// Whether a condition has had another value before, as versions without the record judged it.
-pub(super) fn is_later_value(
+pub(crate) fn is_later_value(
     conditions: &[Condition],
     type_: &str,
     created: Option<Timestamp>,
