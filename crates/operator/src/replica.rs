@@ -12,7 +12,9 @@ use grove_api::error_code::ErrorCode;
 use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
-use grove_core::termination::{clique_breached_since, group_breached_since, is_in_progress};
+use grove_core::termination::{
+    clique_breached_since, group_breached_since, is_announced, is_in_progress,
+};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::process::Env;
 use grove_runtime::queue::{Priority, Queue};
@@ -71,7 +73,8 @@ pub(crate) fn queue(world: &World, env: &Env) -> Queue<ReplicaKey> {
     };
     queue.follow(&world.cliques.store, child, health, |one| key_of(&one.meta));
     let lost = |group: &Object<PodCliqueScalingGroup>| {
-        (group_breached_since(&group.object), is_in_progress(&group.object))
+        let object = &group.object;
+        (group_breached_since(object), is_in_progress(object), is_announced(object))
     };
     queue.follow(&world.groups.store, child, lost, |one| key_of(&one.meta));
     queue.follow(

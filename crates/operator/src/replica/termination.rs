@@ -11,7 +11,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, annotations};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::ObservedPod;
 use grove_core::termination::{
-    self, Verdict, announced, clique_is_breached_since, group_is_breached_since,
+    self, Verdict, announced, clique_is_breached_since, group_is_breached_since, is_announced,
     recreated_replicas, terminating,
 };
 use grove_runtime::resource::Resource;
@@ -66,7 +66,8 @@ pub(super) fn plan(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> (Pla
     }
     let is_listed = |clique: &&Object<PodClique>| listed.contains(&*clique.meta.uid.0);
     let left: Vec<_> = cliques(seen).filter(is_listed).collect();
-    plan.step(groups(seen).filter(|group| has_member(group, &left)).filter_map(|group| {
+    let is_due = |group: &&Object<_>| has_member(group, &left) && !is_announced(&group.object);
+    plan.step(groups(seen).filter(is_due).filter_map(|group| {
         let status = announced(&group.object, seen.index, now);
         let resource = Resource::of::<PodCliqueScalingGroup>();
         converge::status(resource, &group.meta, group.object.status.as_ref(), &status)

@@ -257,6 +257,43 @@ fn a_termination_that_is_interrupted_deletes_each_clique_once() {
 }
 
 #[test]
+fn a_termination_goes_on_when_its_groups_report_something_else_meanwhile() {
+    story(async {
+        let mut cluster = Cluster::new(&[100]).await;
+        cluster.create(small(1));
+        cluster.until_settled(60).await;
+        let first = uids(&cluster);
+        for pod in pods(&cluster, "x-0-a") {
+            cluster.set_ready(&pod, false);
+        }
+        cluster.run(DELAY - 2).await;
+        cluster.api.slow_down(Duration::from_millis(300));
+        let is_announced = |cluster: &Cluster| {
+            let group = cluster.api.get("podcliquescalinggroups", "x-0-g").unwrap();
+            let conditions = group["status"]["conditions"].as_array().unwrap().clone();
+            conditions.iter().any(|one| one["type"] == "GangTerminationInProgress")
+        };
+        for _ in 0..100 {
+            if is_announced(&cluster) {
+                break;
+            }
+            cluster.tick().await;
+        }
+        cluster.kill();
+        assert!(is_announced(&cluster));
+        assert_eq!(uids(&cluster), first, "nothing is deleted yet");
+        cluster.api.edit("podcliquescalinggroups", "x-0-g", |group| {
+            for one in group["status"]["conditions"].as_array_mut().unwrap() {
+                one["message"] = json!("written by the group");
+            }
+        });
+        cluster.start();
+        cluster.until_settled(120).await;
+        assert!(first.is_disjoint(&uids(&cluster)), "{}", cluster.summary());
+    });
+}
+
+#[test]
 fn objects_without_the_record_are_judged_by_their_other_conditions() {
     let forget = |cluster: &Cluster| {
         for (plural, name) in [("podcliques", "x-0-g-0-a"), ("podcliquescalinggroups", "x-0-g")] {
