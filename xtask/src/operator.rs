@@ -24,8 +24,8 @@ const LAST_PART: &str = "[+] webhook registration";
 pub(crate) enum Profile {
     /// Fast to build.
     Dev,
-    /// Fast to run.
-    Release,
+    /// What images contain.
+    Dist,
 }
 
 impl Profile {
@@ -33,7 +33,7 @@ impl Profile {
     pub(crate) fn program(self, root: &Path, name: &str) -> PathBuf {
         let directory = match self {
             Self::Dev => "debug",
-            Self::Release => "release",
+            Self::Dist => "dist",
         };
         let target = std::env::var_os("CARGO_TARGET_DIR");
         let target = target.map_or_else(|| root.join("target"), PathBuf::from);
@@ -44,8 +44,8 @@ impl Profile {
     pub(crate) fn build(self, root: &Path, packages: &[&str]) -> Result<()> {
         let mut command = cargo(root);
         command.args(["build", "--quiet"]);
-        if self == Self::Release {
-            command.arg("--release");
+        if self == Self::Dist {
+            command.args(["--profile", "dist"]);
         }
         for package in packages {
             command.args(["--package", package]);

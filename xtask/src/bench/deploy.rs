@@ -47,7 +47,7 @@ pub(crate) struct DeployArguments {
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
     authorizer: bool,
     /// How the operator and the benchmark are compiled.
-    #[arg(long, value_enum, default_value_t = Profile::Release)]
+    #[arg(long, value_enum, default_value_t = Profile::Dist)]
     profile: Profile,
     /// Exit with 1 when a budget that counts writes is missed; times, CPU and memory depend on the machine.
     #[arg(long)]
@@ -138,8 +138,8 @@ pub(crate) fn run(arguments: &DeployArguments) -> Result<ExitCode> {
 /// The benchmark decodes every change of every pod on the machine that it measures: it is compiled
 /// like the operator and runs in place of this program.
 pub(super) fn build(root: &Path, profile: Profile) -> Result<()> {
-    let optimized = profile == Profile::Release;
-    say(if optimized { "building grove for release" } else { "building grove" });
+    let optimized = profile == Profile::Dist;
+    say(if optimized { "building grove as for images" } else { "building grove" });
     if !optimized {
         return profile.build(root, &["grove"]);
     }
@@ -201,7 +201,7 @@ impl Bench<'_> {
             nodes: FLEET.len(),
             profile: match self.arguments.profile {
                 Profile::Dev => "dev".to_owned(),
-                Profile::Release => "release".to_owned(),
+                Profile::Dist => "dist".to_owned(),
             },
             authorizer: self.arguments.authorizer,
             idle_seconds: self.arguments.idle,

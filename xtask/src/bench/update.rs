@@ -26,7 +26,7 @@ pub(crate) struct UpdateArguments {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     replicas: u32,
     /// How the operator and the benchmark are compiled.
-    #[arg(long, value_enum, default_value_t = Profile::Release)]
+    #[arg(long, value_enum, default_value_t = Profile::Dist)]
     profile: Profile,
     /// Write everything that was measured to this file.
     #[arg(long, value_name = "FILE")]
