@@ -1,8 +1,9 @@
-//! PodGangs: what schedulers are told about the pods that belong together.
+//! PodGangs, from composition to release.
 //!
-//! A gang is created before its pods, with members but without references. References follow the pods;
-//! the condition Initialized tells schedulers and the gate rule when they are complete for the first
-//! time. It never goes back: later scaling and replacement only change references.
+//! A gang is created before its pods, with members but without references. References follow the pods; the
+//! condition Initialized reports to schedulers and to the gate rule that they are complete for the first time.
+//! It never goes back: later scaling and replacement only change references. Gates are lifted when the gang is
+//! initialized.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +20,15 @@ use crate::{
 };
 
 mod initialized;
+mod minimum_first;
 mod mirror;
 mod progress;
+mod release;
 
 pub use initialized::{Initialization, Member, initialization, is_initialized, status};
+pub use minimum_first::{creates_minimum_first, initial_pods};
 pub use progress::report_pods;
+pub use release::{GangPods, GateDecision, Hold, OwnGang, gates, is_scheduled, restarts_after};
 
 /// The gang as it should be. `references` has the pods of each member by PodClique name, see
 /// [`references`]; a member without an entry has none yet. `live` is the stored gang, whose foreign
@@ -70,7 +75,7 @@ pub fn can_wait(live: &PodGang, wanted: &PodGang, acted_on: impl Fn(&str) -> boo
 }
 
 /// The scheduler of the first clique that names one, else the default.
-fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'a str {
+pub fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'a str {
     let mut cliques = layout.template().cliques.iter();
     cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name()).unwrap_or(default_scheduler)
 }

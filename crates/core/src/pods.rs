@@ -1,5 +1,4 @@
-//! The pods of one PodClique: how to build one, how many there should be, which go first and which may
-//! be released to the scheduler.
+//! The pods of one PodClique: how to build one, how many there should be, and which are deleted first.
 //!
 //! Decisions work on [`ObservedPod`], the few facts about a pod that matter here. Callers see their own
 //! writes before they ask again, so counting what exists is enough; there is no memory between calls.
@@ -13,11 +12,9 @@ use jiff::Timestamp;
 
 mod balance;
 mod build;
-mod gate;
 
 pub use balance::{Balance, IndexError, balance};
 pub use build::{BuildError, PodContext, draft, finish};
-pub use gate::{Gang, GangPods, GateDecision, Hold, gates, is_scheduled, restarts_after};
 
 /// What the rules need to know about a pod. Copies are cheap: one is made for every look at it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,8 +79,8 @@ impl From<&str> for Phase {
 }
 
 impl ObservedPod {
-    /// Whether the pod is on its way to run or running, and so holds its index.
-    fn is_active(&self) -> bool {
+    /// Whether the pod runs or will run, and so holds its index.
+    pub(crate) fn is_active(&self) -> bool {
         !self.deleting && !matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many revisions are kept beside those in use.
-pub const LIMIT: usize = 10;
+const LIMIT: usize = 10;
 
 /// What the rule needs to know about a stored revision of the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +42,23 @@ pub enum Change {
     Delete(String),
 }
 
+/// Whether the history of a set has more former templates than are kept.
+pub fn is_long<'a>(
+    set: &PodCliqueSet,
+    generation_hash: &str,
+    live: impl IntoIterator<Item = &'a Revision>,
+) -> bool {
+    let current = names::revision(Layout::of(set).set_name(), generation_hash);
+    live.into_iter().filter(|revision| revision.name != current).count() > LIMIT
+}
+
 /// Brings the history of a set up to date. `in_use` are the generation hashes that something below the set
-/// still has; it is asked only when the history is too long.
+/// still has; it matters only when the history [is long](is_long).
 pub fn changes(
     set: &PodCliqueSet,
     generation_hash: &str,
     live: &[Revision],
-    in_use: impl FnOnce() -> BTreeSet<String>,
+    in_use: &BTreeSet<String>,
 ) -> Vec<Change> {
     let layout = Layout::of(set);
     let name = names::revision(layout.set_name(), generation_hash);
@@ -64,7 +74,7 @@ pub fn changes(
     let mut former: Vec<_> = live.iter().filter(|revision| revision.name != name).collect();
     if former.len() > LIMIT {
         let in_use: BTreeSet<_> =
-            in_use().iter().map(|hash| names::revision(layout.set_name(), hash)).collect();
+            in_use.iter().map(|hash| names::revision(layout.set_name(), hash)).collect();
         former.retain(|revision| !in_use.contains(&revision.name));
         former.sort_by_key(|revision| revision.number);
         let surplus = former.len().saturating_sub(LIMIT);

@@ -1,11 +1,14 @@
 //! The admission webhooks: reviews in, verdicts out. The rules are `grove_core::admission`'s; here
 //! they get what they ask for from the review, the configuration and the cache.
 
+pub(crate) mod registration;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grove_api::PodCliqueSet;
 use grove_api::field_error::FieldError;
+use grove_api::{PodCliqueSet, labels};
 use grove_backends::{Cached, Registry};
 use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
 use grove_runtime::admission::{Request, Verdict, Webhooks};
@@ -16,13 +19,14 @@ use grove_runtime::store::Store;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::admission::Operation;
 use kube::{Api, Client};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::objects::{ManagedObject, Set};
+use crate::caches::Stores;
+use crate::caches::views::Set;
 use crate::options::Options;
-use crate::registration::{AUTHORIZER, DEFAULTING, VALIDATING};
-use crate::world::World;
+use registration::{AUTHORIZER, DEFAULTING, VALIDATING};
 
 /// Reviews that run at once.
 const CONCURRENCY: usize = 64;
@@ -33,14 +37,14 @@ const LOOKUP: Duration = Duration::from_secs(2);
 pub(crate) fn webhooks(
     options: &Options,
     env: &Env,
-    world: &World,
+    stores: &Stores,
     backends: &Registry,
     client: &Client,
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
     let schedulers = Arc::new(Schedulers {
         backends: backends.clone(),
-        objects: world.scheduler_objects.clone(),
+        objects: stores.scheduler_objects.clone(),
     });
     let classes =
         Arc::new(PriorityClasses { api: Api::all(client.clone()), clock: env.clock.clone() });
@@ -54,7 +58,7 @@ pub(crate) fn webhooks(
     if !options.configuration.authorizer.enabled {
         return webhooks;
     }
-    let sets = world.sets.clone();
+    let sets = stores.sets.clone();
     let guards = Arc::new(Guards {
         operator: options.identity.user_name(),
         exempt: options.configuration.authorizer.exempt_service_account_user_names.clone(),
@@ -190,6 +194,25 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Verdict {
     match decision {
         Decision::Allow { warnings } => Verdict::allow().warn(warnings),
         Decision::Deny { message } => Verdict::deny(message),
+    }
+}
+
+/// Any managed object in a review.
+#[derive(Debug, Deserialize)]
+struct ManagedObject {
+    metadata: ManagedMeta,
+}
+
+#[derive(Debug, Deserialize)]
+struct ManagedMeta {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+impl ManagedObject {
+    /// Name of the set it belongs to.
+    fn part_of(&self) -> Option<&str> {
+        self.metadata.labels.get(labels::PART_OF).map(String::as_str)
     }
 }
 

@@ -1,12 +1,11 @@
-//! The caches of one process: one watch, one decode and one store per kind.
+//! The caches of one process: one watch, one decode and one store per selection of a kind.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::Client;
 
-use crate::fence::Mark;
+use crate::fence::{Mark, Written};
 use crate::process::{Env, Stage};
 use crate::resource::Resource;
 use crate::store::{Index, Store, StoreBuilder};
@@ -19,7 +18,13 @@ pub struct Caches {
     env: Env,
     config: WatchConfig,
     stage: Stage,
-    all: BTreeMap<Resource, Arc<dyn Progress>>,
+    all: Vec<Cached>,
+}
+
+#[derive(Clone)]
+struct Cached {
+    selection: Selection,
+    progress: Arc<dyn Progress>,
 }
 
 /// A cache that is declared but not filled yet: the time to add indexes.
@@ -55,13 +60,7 @@ impl<T: View> CacheBuilder<T> {
 impl Caches {
     /// No caches yet. Their watches end with `stage`.
     pub fn new(client: Client, env: &Env, stage: Stage) -> Self {
-        Self {
-            client,
-            env: env.clone(),
-            config: WatchConfig::default(),
-            stage,
-            all: BTreeMap::new(),
-        }
+        Self { client, env: env.clone(), config: WatchConfig::default(), stage, all: Vec::new() }
     }
 
     /// Changes patience and sizes of the watches started from now on.
@@ -80,23 +79,27 @@ impl Caches {
     ///
     /// # Panics
     ///
-    /// If the kind has a cache already: decoding JSON is what a controller spends its time on, and
-    /// two caches of one kind would do it twice.
+    /// If the selection has a cache already: decoding JSON is what a controller spends its time on, and two
+    /// caches would do it twice.
     pub fn start<T: View>(&mut self, declared: CacheBuilder<T>) -> Store<T> {
-        let resource = declared.selection.resource.clone();
-        assert!(!self.all.contains_key(&resource), "{resource} has a cache already");
+        let selection = declared.selection.clone();
+        let name = selection.to_string();
+        assert!(
+            self.all.iter().all(|one| one.selection != selection),
+            "{name} has a cache already"
+        );
         let store = declared.store.build();
         let watcher = Watcher {
             client: self.client.clone(),
             clock: self.env.clock.clone(),
-            rng: self.env.rng.fork(&resource.qualified_name()),
+            rng: self.env.rng.fork(&name),
             metrics: self.env.metrics.clone(),
             selection: declared.selection,
             config: self.config,
             store: store.clone(),
             optional: declared.optional,
             on_demand: declared.on_demand,
-            readiness: self.env.readiness.part(format!("cache {resource}")),
+            readiness: self.env.readiness.part(format!("cache {name}")),
         };
         self.stage.spawn(|shutdown| async move {
             tokio::select! {
@@ -105,42 +108,59 @@ impl Caches {
                 () = watcher.run() => {}
             }
         });
-        self.all.insert(resource, Arc::new(store.clone()));
+        self.all.push(Cached { selection, progress: Arc::new(store.clone()) });
         store
     }
 
     /// A cache that the test fills itself.
     #[cfg(test)]
-    pub(crate) fn adopt_for_test<T: View>(&mut self, store: Store<T>) {
-        self.all.insert(store.resource().clone(), Arc::new(store));
+    pub(crate) fn adopt_for_test<T: View>(&mut self, selection: Selection, store: Store<T>) {
+        self.all.push(Cached { selection, progress: Arc::new(store) });
     }
 
     /// How far each cache has come, for the write fence.
     pub(crate) fn progress(&self) -> Fences {
-        Fences(Arc::new(self.all.clone()))
+        Fences(self.all.clone().into())
     }
 }
 
-/// How far the caches of a process have come, by kind.
+/// How far the caches of a process have come.
 #[derive(Clone)]
-pub(crate) struct Fences(Arc<BTreeMap<Resource, Arc<dyn Progress>>>);
+pub(crate) struct Fences(Arc<[Cached]>);
 
 impl Fences {
     /// Waits until every cache has its first list.
     pub(crate) async fn synced(&self) {
-        for cache in self.0.values() {
-            cache.synced().await;
+        for cache in self.0.iter() {
+            cache.progress.synced().await;
         }
     }
 
-    /// The cache of `resource`, if there is one that has not seen `mark` yet.
-    pub(crate) fn behind(&self, resource: &Resource, mark: &Mark) -> Option<&Arc<dyn Progress>> {
-        self.0.get(resource).filter(|cache| !cache.has_seen(mark))
+    /// The caches that have not seen all of `written` yet, and what each has to see. Of the versions that a
+    /// cache has to see, the newest is enough.
+    pub(crate) fn behind(&self, written: &[Written]) -> Vec<(Arc<dyn Progress>, Mark)> {
+        let mut behind = Vec::new();
+        for Cached { selection, progress } in self.0.iter() {
+            // The answer to a delete has no labels, and an object that a cache never had is gone from it.
+            let selects = |one: &&Written| {
+                one.resource == selection.resource
+                    && (matches!(one.mark, Mark::Gone(..))
+                        || selection.may_select(&one.namespace, &one.labels))
+            };
+            let marks = written.iter().filter(selects).map(|one| &one.mark);
+            let (versions, gone): (Vec<&Mark>, Vec<&Mark>) =
+                marks.partition(|mark| matches!(mark, Mark::Version(_)));
+            let marks = versions.into_iter().max().into_iter().chain(gone);
+            let unseen = marks.filter(|mark| !progress.has_seen(mark));
+            behind.extend(unseen.map(|mark| (progress.clone(), mark.clone())));
+        }
+        behind
     }
 }
 
 /// A cache, as far as the write fence is concerned.
 pub(crate) trait Progress: Send + Sync {
+    fn resource(&self) -> &Resource;
     fn synced(&self) -> BoxFuture<'_, ()>;
     fn observed(&self) -> u64;
     fn has_seen(&self, mark: &Mark) -> bool;
@@ -149,6 +169,10 @@ pub(crate) trait Progress: Send + Sync {
 }
 
 impl<T: View> Progress for Store<T> {
+    fn resource(&self) -> &Resource {
+        Self::resource(self)
+    }
+
     fn synced(&self) -> BoxFuture<'_, ()> {
         Box::pin(Self::synced(self))
     }

@@ -22,17 +22,17 @@ use tokio::sync::Notify;
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
-use crate::cache::{Caches, Fences};
+use crate::cache::{Caches, Fences, Progress};
 use crate::class::{Class, Classed};
 use crate::clock::{Clock, Instant};
-use crate::fence::{Fence, Mark};
+use crate::fence::{Fence, Mark, Written};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::process::Env;
 use crate::queue::{Ended, Key, Queue, Ticket};
-use crate::resource::Resource;
 use crate::rng::Rng;
 use crate::tasks::{Shutdown, panic_message};
+use crate::wake::{Reads, unlisted, with_reads};
 
 /// How long a cache may lag behind a write before it is listed again.
 const FENCE_PATIENCE: Duration = Duration::from_secs(30);
@@ -106,7 +106,7 @@ pub struct Controller<K> {
 
 struct Unseen {
     deadline: Instant,
-    resource: Resource,
+    cache: Arc<dyn Progress>,
     mark: Mark,
 }
 
@@ -122,6 +122,7 @@ struct Outcome<K, E> {
     ticket: Ticket<K>,
     started: Instant,
     fence: Fence,
+    reads: Reads,
     result: Result<Result<Due, E>, String>,
 }
 
@@ -211,7 +212,7 @@ impl<K: Key> Controller<K> {
 
     /// Returns whether the run found out that this process does not lead any more.
     fn finish<E: Classed>(&mut self, outcome: Outcome<K, E>) -> bool {
-        let Outcome { ticket, started, fence, result } = outcome;
+        let Outcome { ticket, started, fence, reads, result } = outcome;
         let now = self.clock.now();
         let ended = match result {
             Ok(Ok(due)) => Ok(due),
@@ -231,7 +232,9 @@ impl<K: Key> Controller<K> {
         let measured = ended.map(|_| ()).map_err(|failed| failed.class);
         self.metrics.reconciled(self.name, measured, ticket.waited, now.since(started));
         let ended = self.next(ended, ticket.failures + 1, now);
-        self.hold(&ticket.key, ended, &fence, now);
+        let written = fence.take();
+        self.check_table(&reads, &written);
+        self.hold(&ticket.key, ended, &written, now);
         measured == Err(Class::Fenced)
     }
 
@@ -254,42 +257,41 @@ impl<K: Key> Controller<K> {
         Ended::Failed { retry_at: due.map_or(retry_at, |due| due.min(retry_at)) }
     }
 
+    /// Ends the process, in builds for tests, when a run used a kind that does not wake this controller.
+    fn check_table(&self, reads: &Reads, written: &[Written]) {
+        if cfg!(debug_assertions)
+            && let Some(rows) = self.queue.rows()
+        {
+            let written = written.iter().map(|one| &one.resource);
+            let unlisted = unlisted(rows, reads, written);
+            assert_eq!(unlisted, None, "{} has no row for a kind that it uses", self.name);
+        }
+    }
+
     /// Gives the key back to the queue, held if there are writes that the caches have not seen.
-    fn hold(&mut self, key: &K, ended: Ended, fence: &Fence, now: Instant) {
-        let written = fence.take();
-        let behind: Vec<_> = written
-            .iter()
-            .filter_map(|(resource, mark)| {
-                Some((resource, mark, self.fences.behind(resource, mark)?))
-            })
-            .collect();
+    fn hold(&mut self, key: &K, ended: Ended, written: &[Written], now: Instant) {
+        let behind = self.fences.behind(written);
         self.queue.end(key, ended, !behind.is_empty());
         if behind.is_empty() {
             return;
         }
         self.metrics.fence_hold(self.name);
         // Caches see most writes within moments: what has been seen does not wait here for its deadline.
-        while let Some(oldest) = self.unseen.front()
-            && self.fences.behind(&oldest.resource, &oldest.mark).is_none()
-        {
+        while self.unseen.front().is_some_and(|oldest| oldest.cache.has_seen(&oldest.mark)) {
             self.unseen.pop_front();
         }
         let waiting_for = Arc::new(AtomicUsize::new(behind.len()));
-        for (resource, mark, cache) in behind {
+        for (cache, mark) in behind {
             let (queue, key, waiting_for) = (self.queue.clone(), key.clone(), waiting_for.clone());
             cache.when_seen(
-                mark,
+                &mark,
                 Box::new(move || {
                     if waiting_for.fetch_sub(1, Ordering::AcqRel) == 1 {
                         queue.release(&key);
                     }
                 }),
             );
-            self.unseen.push_back(Unseen {
-                deadline: now + FENCE_PATIENCE,
-                resource: resource.clone(),
-                mark: mark.clone(),
-            });
+            self.unseen.push_back(Unseen { deadline: now + FENCE_PATIENCE, cache, mark });
         }
     }
 
@@ -298,10 +300,12 @@ impl<K: Key> Controller<K> {
         let now = self.clock.now();
         while self.unseen.front().is_some_and(|unseen| unseen.deadline <= now) {
             let Some(unseen) = self.unseen.pop_front() else { return };
-            let behind = self.fences.behind(&unseen.resource, &unseen.mark);
-            let Some(cache) = behind else { continue };
+            let cache = &unseen.cache;
+            if cache.has_seen(&unseen.mark) {
+                continue;
+            }
             tracing::warn!(
-                controller = self.name, kind = %unseen.resource, observed = cache.observed(),
+                controller = self.name, kind = %cache.resource(), observed = cache.observed(),
                 written = ?unseen.mark, "the cache lags behind our write, listing again"
             );
             self.metrics.fence_expiry(self.name);
@@ -345,8 +349,9 @@ where
     };
     // The closure itself may panic, too.
     let run = AssertUnwindSafe(async { reconcile(attempt).await }).catch_unwind().instrument(span);
-    let result = run.await.map_err(|payload| panic_message(&*payload));
-    Outcome { ticket, started, fence, result }
+    let (result, reads) = with_reads(run).await;
+    let result = result.map_err(|payload| panic_message(&*payload));
+    Outcome { ticket, started, fence, reads, result }
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 //! Afterwards the controller holds the key back until each kind's cache has seen its marks (see
 //! [`crate::controller`]).
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::resource::{ObjectKey, Resource, Uid};
+use crate::view::Labels;
 
 /// Something that a cache will see sooner or later.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// A version of the kind.
     Version(u64),
@@ -19,56 +19,32 @@ pub(crate) enum Mark {
     Gone(ObjectKey, Uid),
 }
 
+/// A write of a reconcile, as far as caches are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) resource: Resource,
+    pub(crate) namespace: Arc<str>,
+    /// Labels after the write: caches of other selections never see it.
+    pub(crate) labels: Labels,
+    pub(crate) mark: Mark,
+}
+
 /// What one reconcile wrote. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Fence(Arc<Mutex<BTreeMap<Resource, Vec<Mark>>>>);
+pub struct Fence(Arc<Mutex<Vec<Written>>>);
 
 impl Fence {
     /// Notes a write.
-    pub(crate) fn note(&self, resource: &Resource, mark: Mark) {
-        let mut noted = self.noted();
-        let marks = noted.entry(resource.clone()).or_default();
-        let earlier = marks.iter_mut().find_map(|earlier| match earlier {
-            Mark::Version(version) => Some(version),
-            Mark::Gone(..) => None,
-        });
-        match (mark, earlier) {
-            (Mark::Version(version), Some(earlier)) => *earlier = version.max(*earlier),
-            (mark, _) => marks.push(mark),
-        }
+    pub(crate) fn note(&self, written: Written) {
+        self.noted().push(written);
     }
 
     /// Everything noted, leaving the fence empty.
-    pub(crate) fn take(&self) -> Vec<(Resource, Mark)> {
-        let noted = std::mem::take(&mut *self.noted());
-        let by_mark = noted.into_iter().flat_map(|(resource, marks)| {
-            marks.into_iter().map(move |mark| (resource.clone(), mark))
-        });
-        by_mark.collect()
+    pub(crate) fn take(&self) -> Vec<Written> {
+        std::mem::take(&mut *self.noted())
     }
 
-    fn noted(&self) -> MutexGuard<'_, BTreeMap<Resource, Vec<Mark>>> {
+    fn noted(&self) -> MutexGuard<'_, Vec<Written>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_versions_only_the_newest_counts_and_every_delete_does() {
-        let pods = Resource::namespaced("", "v1", "pods", "Pod");
-        let fence = Fence::default();
-        let gone = |name| Mark::Gone(ObjectKey::new("ns", name), "u".into());
-
-        fence.note(&pods, gone("a"));
-        fence.note(&pods, Mark::Version(7));
-        fence.note(&pods, Mark::Version(5));
-        fence.note(&pods, gone("b"));
-
-        let marks = [gone("a"), Mark::Version(7), gone("b")];
-        assert_eq!(fence.take(), marks.map(|mark| (pods.clone(), mark)));
-        assert!(fence.take().is_empty());
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Instant};
 use crate::store::Store;
 use crate::view::View;
+use crate::wake::Rows;
 
 /// What can be a key.
 pub trait Key: Ord + Clone + fmt::Debug + Send + Sync + 'static {}
@@ -272,18 +273,32 @@ fn urgency(priority: Priority, since: Instant, now: Instant) -> i64 {
 pub struct Queue<K> {
     shared: Arc<(Mutex<Schedule<K>>, Notify)>,
     clock: Clock,
+    /// The wake table that fills the queue, if one does.
+    rows: Option<Arc<Rows>>,
 }
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), clock: self.clock.clone() }
+        let Self { shared, clock, rows } = self;
+        Self { shared: shared.clone(), clock: clock.clone(), rows: rows.clone() }
     }
 }
 
 impl<K: Key> Queue<K> {
     /// An empty queue.
     pub fn new(clock: Clock) -> Self {
-        Self { shared: Arc::new((Mutex::new(Schedule::default()), Notify::new())), clock }
+        let shared = Arc::new((Mutex::new(Schedule::default()), Notify::new()));
+        Self { shared, clock, rows: None }
+    }
+
+    /// The same queue, filled by a wake table with these rows.
+    pub(crate) fn with_rows(self, rows: Rows) -> Self {
+        Self { rows: Some(Arc::new(rows)), ..self }
+    }
+
+    /// The rows of the wake table that fills the queue.
+    pub fn rows(&self) -> Option<&Rows> {
+        self.rows.as_deref()
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
@@ -306,31 +321,20 @@ impl<K: Key> Queue<K> {
         self.shared.1.notify_one();
     }
 
-    /// Wants a key to run for every relevant change in `store`. A change is relevant if the object
-    /// appeared, vanished, or if what `project` sees of it differs; `keys` names the keys that care
-    /// about an object. Both the old and the new object are asked.
-    pub fn follow<T: View, P: PartialEq>(
+    /// Wants keys to run for every relevant change in `store`. A change is relevant if the object appeared or
+    /// is gone, or if `changed` says so; `keys` names the keys of the old and of the new object. Controllers
+    /// declare this in a [`WakeTable`](crate::wake::WakeTable).
+    pub fn follow<T: View>(
         &self,
         store: &Store<T>,
         priority: Priority,
-        project: impl Fn(&T) -> P + Send + Sync + 'static,
-        keys: impl Fn(&T) -> Vec<K> + Send + Sync + 'static,
-    ) {
-        self.follow_if(store, priority, move |old, new| project(old) != project(new), keys);
-    }
-
-    /// The same for kinds that change often: what matters is compared in place.
-    pub fn follow_if<T: View>(
-        &self,
-        store: &Store<T>,
-        priority: Priority,
-        differs: impl Fn(&T, &T) -> bool + Send + Sync + 'static,
+        changed: impl Fn(&T, &T) -> bool + Send + Sync + 'static,
         keys: impl Fn(&T) -> Vec<K> + Send + Sync + 'static,
     ) {
         let queue = self.clone();
         store.on_change(move |change| {
             if let (Some(old), Some(new)) = (change.old, change.new)
-                && !differs(old, new)
+                && !changed(old, new)
             {
                 return;
             }

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::metrics::Metrics;
 use crate::resource::{ObjectKey, Resource, Uid};
 use crate::view::{Meta, View};
+use crate::wake::note_read;
 
 /// A change of one object, as told to listeners. At least one of the two is there.
 #[derive(Debug)]
@@ -204,16 +205,19 @@ impl<T: View> Store<T> {
 
     /// One object.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        note_read(&self.0.resource);
         self.read().objects.get(key).cloned()
     }
 
     /// All objects, by key.
     pub fn all(&self) -> Vec<Arc<T>> {
+        note_read(&self.0.resource);
         self.read().objects.values().cloned().collect()
     }
 
     /// The objects whose value of `index` is `value`, by key.
     pub fn by(&self, index: Index, value: &str) -> Vec<Arc<T>> {
+        note_read(&self.0.resource);
         let state = self.read();
         let keys = state.indexes.get(index.0).and_then(|index| index.keys.get(value));
         keys.into_iter().flatten().filter_map(|key| state.objects.get(key).cloned()).collect()
@@ -318,6 +322,7 @@ impl<T: View> Store<T> {
 
     /// Whether the API server serves the kind.
     pub fn presence(&self) -> Presence {
+        note_read(&self.0.resource);
         *self.0.presence.borrow()
     }
 

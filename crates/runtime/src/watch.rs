@@ -23,6 +23,7 @@ mod discovery;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -41,7 +42,7 @@ use crate::metrics::Metrics;
 use crate::resource::{ObjectKey, Resource};
 use crate::rng::Rng;
 use crate::store::{Presence, Store, Trouble};
-use crate::view::View;
+use crate::view::{Labels, View};
 
 /// The annotation on the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -50,7 +51,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Which objects of a kind to cache.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// The kind.
     pub resource: Resource,
@@ -86,8 +87,32 @@ impl Selection {
         Self { namespace: namespace.to_owned(), ..self }
     }
 
+    /// Whether an object may be selected. Of label selectors only `key=value` terms are evaluated, and field
+    /// selectors are not: the answer is then yes.
+    pub(crate) fn may_select(&self, namespace: &str, labels: &Labels) -> bool {
+        let mut terms = self.labels.iter().flat_map(|selector| selector.split(','));
+        let matches = terms.all(|term| match term.split_once('=') {
+            Some((key, value)) if !key.contains(['!', ' ']) => {
+                labels.get(key) == Some(value.trim_start_matches('='))
+            }
+            _ => true,
+        });
+        matches && (self.namespace.is_empty() || self.namespace == namespace)
+    }
+
     fn request(&self) -> Request {
         Request::new(self.resource.path(&self.namespace))
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.resource)?;
+        let namespace = Some(&self.namespace).filter(|namespace| !namespace.is_empty());
+        for part in [namespace, self.labels.as_ref(), self.fields.as_ref()].into_iter().flatten() {
+            write!(f, " {part}")?;
+        }
+        Ok(())
     }
 }
 

@@ -27,11 +27,12 @@ use self::pace::{LaneKey, Pacer};
 use self::request::Mode;
 use crate::client::guard::{self, Guard};
 use crate::clock::Clock;
-use crate::fence::{Fence, Mark};
+use crate::fence::{self, Fence, Mark};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::process::Env;
 use crate::resource::{ObjectKey, Resource, Uid};
+use crate::view::Labels;
 
 /// One intended change of one object.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,6 +159,8 @@ pub struct Written {
     pub uid: Uid,
     /// The version that this write made; 0 when the server did not say (the object is gone).
     pub resource_version: u64,
+    /// Labels after the write.
+    pub labels: Labels,
 }
 
 /// Executes [`Write`]s for one process; clones share everything.
@@ -221,7 +224,13 @@ impl Writer {
         if let Ok(written) = &outcome
             && let Some(mark) = mark(write, written)
         {
-            fence.note(&write.resource, mark);
+            let (resource, labels) = (write.resource.clone(), written.labels.clone());
+            fence.note(fence::Written {
+                resource,
+                namespace: write.key.namespace.clone(),
+                labels,
+                mark,
+            });
         }
         outcome
     }
@@ -313,6 +322,7 @@ impl Written {
             name: String,
             uid: Uid,
             resource_version: String,
+            labels: Labels,
         }
         // A delete may answer with a Status, a binding always does: both without a version.
         let meta = serde_json::from_slice::<Answer>(answer).unwrap_or_default().metadata;
@@ -321,6 +331,7 @@ impl Written {
             name,
             uid: meta.uid,
             resource_version: meta.resource_version.parse().unwrap_or_default(),
+            labels: meta.labels,
         }
     }
 }

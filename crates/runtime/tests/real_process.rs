@@ -20,6 +20,7 @@ use grove_runtime::process::{Env, Process};
 use grove_runtime::queue::{Priority, Queue};
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::MetaView;
+use grove_runtime::wake::by;
 use grove_runtime::watch::Selection;
 use grove_runtime::write::{Precondition, Verb, Write, WriteError, Writer};
 use http::{Method, Request};
@@ -90,7 +91,7 @@ fn marker(client: Client, env: &Env, identity: &'static str) -> (Process, watch:
     queue.follow(
         &maps,
         Priority::UserChange,
-        |map: &MetaView| map.metadata.labels.clone(),
+        by(|map: &MetaView| map.metadata.labels.clone()),
         |map| vec![map.metadata.key.clone()],
     );
     let controller = Controller::new("marker", queue, 4, env, &caches, leadership);

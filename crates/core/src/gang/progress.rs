@@ -6,8 +6,8 @@ use grove_api::pod_gang::{PodGangPhase, PodGangStatus};
 use jiff::Timestamp;
 
 use super::initialized::is_initialized_status;
+use super::release::GangPods;
 use crate::condition::{Observation, find, get, observe};
-use crate::pods::GangPods;
 
 /// Adds what the pods of an initialized gang show. A scheduler that writes the phase or one of the conditions
 /// itself is left to do so.

@@ -8,8 +8,11 @@ use serde_json::json;
 use super::*;
 use crate::process::Process;
 use crate::queue::Priority;
+use crate::resource::{ObjectKey, Resource};
 use crate::store::{Store, StoreBuilder};
-use crate::view::MetaView;
+use crate::view::{Labels, MetaView};
+use crate::wake::WakeTable;
+use crate::watch::Selection;
 
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
@@ -48,22 +51,31 @@ struct Parts {
     controller: Controller<&'static str>,
 }
 
-fn parts() -> Parts {
-    let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
-    let mut process = Process::new(env.clone(), Duration::from_secs(5));
-    let client = Client::new(
+/// A client whose requests never end.
+fn unreachable_client() -> Client {
+    Client::new(
         tower::service_fn(|_: http::Request<Body>| async {
             std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>().await
         }),
         "default",
-    );
-    let mut caches = Caches::new(client, &env, process.stage("caches"));
+    )
+}
+
+fn parts() -> Parts {
+    let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
+    let mut process = Process::new(env.clone(), Duration::from_secs(5));
+    let mut caches = Caches::new(unreachable_client(), &env, process.stage("caches"));
     let store = StoreBuilder::<MetaView>::new(PODS, env.metrics.clone()).build();
-    caches.adopt_for_test(store.clone());
+    caches.adopt_for_test(Selection::all(PODS), store.clone());
     let queue = Queue::new(env.clock.clone());
     let controller =
         Controller::new("test", queue.clone(), 2, &env, &caches, Leadership::without_election());
     Parts { env, process, store, queue, controller }
+}
+
+fn written(mark: Mark, labels: &[(&str, &str)]) -> Written {
+    let labels: Labels = labels.iter().copied().collect();
+    Written { resource: PODS, namespace: "n".into(), labels, mark }
 }
 
 fn world(script: Script, writes: u64) -> World {
@@ -79,7 +91,7 @@ fn world(script: Script, writes: u64) -> World {
             let answer =
                 answers.and_then(|answers| (!answers.is_empty()).then(|| answers.remove(0)));
             if writes > 0 {
-                attempt.fence.note(&PODS, Mark::Version(writes));
+                attempt.fence.note(written(Mark::Version(writes), &[]));
             }
             let now = clock.now();
             async move {
@@ -217,9 +229,8 @@ async fn a_cache_that_does_not_catch_up_is_listed_again() {
 async fn writes_that_the_cache_has_seen_are_not_remembered() {
     let Parts { env, store, mut controller, .. } = parts();
     for version in 1..=100 {
-        let fence = Fence::default();
-        fence.note(&PODS, Mark::Version(version));
-        controller.hold(&"a", Ended::Done { due: None }, &fence, env.clock.now());
+        let written = [written(Mark::Version(version), &[])];
+        controller.hold(&"a", Ended::Done { due: None }, &written, env.clock.now());
         assert_eq!(controller.unseen.len(), 1, "of {version}");
         store.bookmark(version);
     }
@@ -254,4 +265,63 @@ async fn an_error_keeps_the_due_time_of_its_run() {
         panic!("it is retried")
     };
     assert!(retry_at < due + seconds(60), "the backoff is sooner");
+}
+
+#[tokio::test]
+async fn a_key_waits_only_for_caches_that_select_what_it_wrote() {
+    let Parts { env, mut process, .. } = parts();
+    let mut caches = Caches::new(unreachable_client(), &env, process.stage("caches"));
+    let selections = [
+        Selection::all(PODS),
+        Selection::all(PODS).labels("team=a"),
+        Selection::all(PODS).labels("team=b,tier!=x"),
+        Selection::all(PODS).namespace("other"),
+    ];
+    for selection in selections {
+        let store = StoreBuilder::<MetaView>::new(PODS, env.metrics.clone()).build();
+        caches.adopt_for_test(selection, store);
+    }
+    let behind = |writes: &[Written]| -> Vec<Mark> {
+        caches.progress().behind(writes).into_iter().map(|(_, mark)| mark).collect()
+    };
+    let version = |version, team| written(Mark::Version(version), &[("team", team)]);
+    let (two, three) = (Mark::Version(2), Mark::Version(3));
+    assert_eq!(behind(&[version(2, "a")]), [two.clone(), two.clone()]);
+    assert_eq!(behind(&[version(2, "a"), version(3, "b")]), [three.clone(), two, three]);
+    let gone = Mark::Gone(ObjectKey::new("n", "x"), "u".into());
+    assert_eq!(behind(&[written(gone, &[])]), [], "no cache has it");
+}
+
+/// Runs one key of a controller whose table has a row for pods, and that reads from a store.
+async fn run_with_table(reads: Resource) -> Result<(), crate::process::ProcessError> {
+    let Parts { env, mut process, store: pods, .. } = parts();
+    let store = StoreBuilder::<MetaView>::new(reads, env.metrics.clone()).build();
+    let stage = process.stage("controllers");
+    let mut table = WakeTable::new(&env, &stage);
+    table.on(&pods, "a pod changed", Priority::ChildChange, |_, _| true, |_| vec!["a"]);
+    let queue = table.into_queue();
+    queue.want("a", Priority::UserChange);
+    let caches = Caches::new(unreachable_client(), &env, process.stage("caches"));
+    let leadership = Leadership::without_election();
+    let controller = Controller::new("test", queue, 1, &env, &caches, leadership);
+    stage.spawn(|shutdown| {
+        controller.run(shutdown, move |_| {
+            let count = store.all().len();
+            async move { Ok::<Due, Failure>((count > 0).then_some(Instant::START)) }
+        })
+    });
+    let shutdown = env.shutdown.clone();
+    let stop = async {
+        env.clock.sleep(seconds(1)).await;
+        shutdown.start();
+    };
+    futures::future::join(process.run(), stop).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_reads_a_kind_without_a_row_ends_the_process() {
+    assert!(run_with_table(PODS).await.is_ok());
+    let nodes = Resource::cluster("", "v1", "nodes", "Node");
+    let error = run_with_table(nodes).await.unwrap_err().to_string();
+    assert!(error.contains("test has no row for a kind that it uses"), "{error}");
 }

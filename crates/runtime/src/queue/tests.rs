@@ -7,6 +7,7 @@ use crate::resource::Resource;
 use crate::rng::Rng;
 use crate::store::StoreBuilder;
 use crate::view::MetaView;
+use crate::wake::by;
 
 fn at(millis: u64) -> Instant {
     Instant::START + Duration::from_millis(millis)
@@ -267,7 +268,7 @@ fn only_relevant_changes_wake_keys_and_both_sides_are_asked() {
     let queue = Queue::new(Clock::at(jiff::Timestamp::UNIX_EPOCH));
     let pods = Resource::namespaced("", "v1", "pods", "Pod");
     let store = StoreBuilder::<MetaView>::new(pods, Metrics::new()).build();
-    queue.follow(&store, Priority::ChildChange, gang, move |view| vec![gang(view)]);
+    queue.follow(&store, Priority::ChildChange, by(gang), move |view| vec![gang(view)]);
     let keys = || -> Vec<String> {
         let mut schedule = queue.schedule();
         let now = queue.clock.now();

@@ -19,7 +19,8 @@ fn patched(set: &PodCliqueSet, operations: Vec<Value>) -> PodCliqueSet {
 /// The revision that the operator stores for a set.
 fn revision(set: &PodCliqueSet) -> Revision {
     let hash = hash::generation_hash(set);
-    let changes = grove_core::revision::changes(set, &hash, &[], Default::default);
+    let changes =
+        grove_core::revision::changes(set, &hash, &[], &std::collections::BTreeSet::default());
     let Some(grove_core::revision::Change::Create(object)) = changes.into_iter().next() else {
         panic!("the first revision is created")
     };

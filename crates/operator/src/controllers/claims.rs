@@ -1,0 +1,485 @@
+//! ResourceClaims of sets, groups and cliques, as far as the three have them in common: what the caches
+//! show to an owner, which of its claims are missing or too many, and who is woken by what.
+//!
+//! Which claims there should be is `grove_core::children::resource_claims`'s business. The spec of a claim
+//! cannot change; labels and the owner are put back. Clusters without the API have no claims, which matters
+//! only to sets that share some.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grove_api::condition::pod_clique_set as condition;
+use grove_api::error_code::ErrorCode;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
+use grove_core::children::resource_claims::{self, ClaimTemplate, ResourceClaim};
+use grove_core::layout::Layout;
+use grove_runtime::cache::Caches;
+use grove_runtime::queue::Key;
+use grove_runtime::queue::Priority::ChildChange;
+use grove_runtime::resource::{ObjectKey, Resource, Uid};
+use grove_runtime::store::{Index, Store};
+use grove_runtime::view::{Labels, Meta, View};
+use grove_runtime::wake::{WakeTable, by};
+use grove_runtime::watch::Selection;
+use grove_runtime::write::{Precondition, Verb, Write};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use super::error::ReconcileError;
+use crate::caches::views::Set;
+use crate::caches::{ByName, BySet, by_name, indexed, managed, owner_of, set_of};
+use grove_runtime::converge;
+use grove_runtime::presence::{Absence, absence};
+
+pub(crate) const RESOURCE_CLAIMS: Resource =
+    Resource::namespaced("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
+pub(crate) const RESOURCE_CLAIM_TEMPLATES: Resource = Resource::namespaced(
+    "resource.k8s.io",
+    "v1",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+);
+
+/// What to do on clusters that do not have the API.
+const ADVICE: &str = "Kubernetes 1.34 and newer have it; on others, create the set without \
+                      resourceSharing";
+
+// === what the caches show ===
+
+/// A claim, as far as its owner looks at it.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    meta: Meta,
+    /// Everybody whom it belongs to.
+    owners: Vec<Value>,
+}
+
+impl<'de> Deserialize<'de> for Claim {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Narrow {
+            metadata: Value,
+        }
+        let Narrow { mut metadata } = Narrow::deserialize(deserializer)?;
+        let meta = Meta::deserialize(&metadata).map_err(serde::de::Error::custom)?;
+        let owners = match metadata["ownerReferences"].take() {
+            Value::Array(owners) => owners,
+            _ => Vec::new(),
+        };
+        Ok(Self { meta, owners })
+    }
+}
+
+impl View for Claim {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// A ResourceClaimTemplate.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Template {
+    metadata: Meta,
+    spec: Map<String, Value>,
+}
+
+impl View for Template {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+/// The caches of claims and of templates. Templates of others are looked at only from the moment on when
+/// a set names one: there may be many of them.
+#[derive(Clone)]
+pub(crate) struct Cached {
+    claims: BySet<Claim>,
+    by_owner: Index,
+    templates: Store<Template>,
+}
+
+/// What one owner sees.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The claims that should be there.
+    pub(crate) wanted: Vec<ResourceClaim>,
+    /// The claims of the owner, and those that have the name of a wanted one.
+    pub(crate) live: ByName<Claim>,
+    /// Templates that missing claims are made from.
+    templates: BTreeMap<(String, String), Arc<Template>>,
+    /// The caches do not show everything yet.
+    pending: bool,
+    /// Why there cannot be any claims.
+    pub(crate) absence: Option<Absence>,
+}
+
+impl Seen {
+    /// Whether there are no claims and should be none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.live.is_empty()
+    }
+}
+
+impl Cached {
+    /// Starts the caches.
+    pub(crate) fn start(caches: &mut Caches, sets: &Store<Set>) -> Self {
+        let mut claims = caches.declare::<Claim>(managed(RESOURCE_CLAIMS)).optional();
+        let by_owner =
+            claims.index(|claim| claim.controller.as_ref().map(|owner| owner.uid.to_string()));
+        let claims = indexed(caches, claims);
+        let templates = Selection::all(RESOURCE_CLAIM_TEMPLATES);
+        let templates = caches.declare(templates).optional().on_demand();
+        let templates = caches.start(templates);
+        let wanted: Store<Template> = templates.clone();
+        sets.on_change(move |change| {
+            if change.new.is_some_and(|set| !external_templates(set).is_empty()) {
+                wanted.demand();
+            }
+        });
+        Self { claims, by_owner, templates }
+    }
+
+    /// What a set as a whole sees.
+    pub(crate) fn of_set(&self, layout: &Layout<'_>) -> Seen {
+        self.seen(layout, Vec::new(), resource_claims::of_set(layout))
+    }
+
+    /// What one replica of a set sees. A replica that is not wanted has no claims.
+    pub(crate) fn of_set_replica(&self, set: &Set, index: u32) -> Seen {
+        let layout = Layout::of(&set.object);
+        let mut owned = self.claims.of_replica(&set.meta.key, index);
+        owned.retain(|claim| claim.meta.is_controlled_by(&set.meta.uid));
+        let is_wanted = index < layout.replicas();
+        let wanted = is_wanted.then(|| resource_claims::of_set_replica(&layout, index));
+        self.seen(&layout, owned, wanted.unwrap_or_default())
+    }
+
+    /// What a group or a clique sees.
+    pub(crate) fn of_owner(
+        &self,
+        layout: &Layout<'_>,
+        owner: &Uid,
+        wanted: Vec<ResourceClaim>,
+    ) -> Seen {
+        self.seen(layout, self.owned_by(owner), wanted)
+    }
+
+    /// Whether there is a claim of this name that stays.
+    pub(crate) fn exists(&self, namespace: &str, name: &str) -> bool {
+        self.claims.get(namespace, name).is_some_and(|claim| !claim.meta.deleting)
+    }
+
+    /// All claims in a set, whoever in it they belong to.
+    pub(crate) fn all_of_set(&self, set: &ObjectKey) -> Vec<Arc<Claim>> {
+        self.claims.of(set)
+    }
+
+    /// The claims of a group or clique, when nothing else is of interest.
+    pub(crate) fn left_of(&self, owner: &Uid) -> Seen {
+        let absence = absence(&self.claims.store, ADVICE);
+        Seen { live: by_name(self.owned_by(owner)), absence, ..Seen::default() }
+    }
+
+    fn owned_by(&self, owner: &Uid) -> Vec<Arc<Claim>> {
+        self.claims.store.by(self.by_owner, &owner.to_string())
+    }
+
+    fn seen(
+        &self,
+        layout: &Layout<'_>,
+        owned: Vec<Arc<Claim>>,
+        wanted: Vec<ResourceClaim>,
+    ) -> Seen {
+        let mut seen = Seen { live: by_name(owned), wanted, ..Seen::default() };
+        seen.absence = absence(&self.claims.store, ADVICE);
+        seen.pending = !self.claims.store.is_listed();
+        for claim in &seen.wanted {
+            if seen.live.contains_key(&claim.name) {
+                continue;
+            }
+            if let Some(live) = self.claims.get(layout.namespace(), &claim.name) {
+                seen.live.insert(claim.name.clone(), live);
+            } else if let ClaimTemplate::External { namespace, name } = &claim.template {
+                seen.pending |= !self.templates.is_listed();
+                if seen.absence.is_none() {
+                    seen.absence = absence(&self.templates, ADVICE);
+                }
+                let template = self.templates.get(&ObjectKey::new(namespace, name));
+                let key = (namespace.clone(), name.clone());
+                seen.templates.extend(template.map(|template| (key, template)));
+            }
+        }
+        seen
+    }
+
+    /// Why claims of a set cannot be made, as reason and message of its condition.
+    pub(crate) fn problem(&self, set: &PodCliqueSet) -> Option<(&'static str, String)> {
+        if !resource_claims::is_used(&set.spec.template) {
+            return None;
+        }
+        if let Some(absence) = absence(&self.claims.store, ADVICE) {
+            return Some((absence.reason, absence.message));
+        }
+        let named = resource_claims::external_templates(&Layout::of(set));
+        if named.is_empty() {
+            return None;
+        }
+        if let Some(absence) = absence(&self.templates, ADVICE) {
+            return Some((absence.reason, absence.message));
+        }
+        let is_missing = |(namespace, name): &(String, String)| {
+            self.templates.get(&ObjectKey::new(namespace, name)).is_none()
+        };
+        let missing: Vec<_> = named.into_iter().filter(is_missing).collect();
+        if missing.is_empty() || !self.templates.is_listed() {
+            return None;
+        }
+        let missing: Vec<_> =
+            missing.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+        let message = format!(
+            "resourceSharing of the set names ResourceClaimTemplates that do not exist: {}; create \
+             them",
+            missing.join(", ")
+        );
+        Some((condition::RESOURCE_CLAIM_TEMPLATE_NOT_FOUND, message))
+    }
+}
+
+fn external_templates(set: &Set) -> BTreeSet<(String, String)> {
+    // Most sets share nothing.
+    if !resource_claims::is_used(&set.object.spec.template) {
+        return BTreeSet::new();
+    }
+    resource_claims::external_templates(&Layout::of(&set.object))
+}
+
+// === what to do ===
+
+/// What came of looking at the claims of one owner.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) writes: Vec<Write>,
+    /// Something has to vanish or to be seen first.
+    pub(crate) waits: bool,
+    /// What somebody has to change.
+    pub(crate) problem: Option<ReconcileError>,
+}
+
+/// Brings the claims of an owner in line with what should be there.
+pub(crate) fn decide(
+    seen: &Seen,
+    layout: &Layout<'_>,
+    owner: &OwnerReference,
+    code: &ErrorCode,
+) -> Decision {
+    if seen.is_empty() {
+        return Decision::default();
+    }
+    let uid = Uid::from(owner.uid.as_str());
+    let mut decision = Decision { writes: surplus(seen, &uid), ..Decision::default() };
+    if seen.wanted.is_empty() {
+        return decision;
+    }
+    if let Some(absence) = &seen.absence {
+        decision.problem = Some(ReconcileError::rule(code.clone(), &absence.message));
+        return decision;
+    }
+    for wanted in &seen.wanted {
+        let written = match seen.live.get(&wanted.name) {
+            None if !seen.pending => create(seen, layout, wanted, owner).map(Some),
+            Some(live) if !live.meta.deleting => keep(layout, wanted, live, owner, &uid),
+            _ => {
+                decision.waits = true;
+                continue;
+            }
+        };
+        match written {
+            Ok(write) => decision.writes.extend(write),
+            Err(text) => {
+                let problem = || ReconcileError::rule(code.clone(), text);
+                decision.problem.get_or_insert_with(problem);
+            }
+        }
+    }
+    decision
+}
+
+/// Claims of the owner that it should not have any more.
+fn surplus(seen: &Seen, owner: &Uid) -> Vec<Write> {
+    let wanted: BTreeSet<&str> = seen.wanted.iter().map(|claim| claim.name.as_str()).collect();
+    let surplus = seen.live.iter().filter(|(name, claim)| {
+        !wanted.contains(name.as_str())
+            && claim.meta.is_controlled_by(owner)
+            && !claim.meta.deleting
+    });
+    surplus
+        .map(|(_, claim)| {
+            converge::delete(RESOURCE_CLAIMS, &claim.meta, "its replica is not there any more")
+        })
+        .collect()
+}
+
+/// Deletes the claims of an owner that goes. Without the API they are left to the garbage collector:
+/// the owner must not wait for permissions.
+pub(crate) fn remove_with_owner(seen: &Seen, owner: &Uid) -> Vec<Write> {
+    if seen.absence.is_some() {
+        return Vec::new();
+    }
+    let staying = seen
+        .live
+        .values()
+        .filter(|claim| claim.meta.is_controlled_by(owner) && !claim.meta.deleting);
+    staying
+        .map(|claim| {
+            converge::delete_with_owner(RESOURCE_CLAIMS, &claim.meta, "its owner is being deleted")
+        })
+        .collect()
+}
+
+fn create(
+    seen: &Seen,
+    layout: &Layout<'_>,
+    wanted: &ResourceClaim,
+    owner: &OwnerReference,
+) -> Result<Write, String> {
+    let template = match &wanted.template {
+        ClaimTemplate::Internal { name } => resource_claims::internal_template(layout, name),
+        ClaimTemplate::External { namespace, name } => {
+            let found = seen.templates.get(&(namespace.clone(), name.clone()));
+            found.map(|template| &template.spec)
+        }
+    };
+    let template = template.ok_or_else(|| missing_template(layout, wanted))?;
+    Ok(Write {
+        resource: RESOURCE_CLAIMS,
+        key: ObjectKey::new(layout.namespace(), &wanted.name),
+        verb: Verb::Create { body: wanted.object(layout.namespace(), owner, template) },
+        reason: "what resourceSharing says",
+    })
+}
+
+fn missing_template(layout: &Layout<'_>, wanted: &ResourceClaim) -> String {
+    let (namespace, name) = match &wanted.template {
+        ClaimTemplate::Internal { name } => (layout.namespace(), name),
+        ClaimTemplate::External { namespace, name } => (namespace.as_str(), name),
+    };
+    format!(
+        "ResourceClaimTemplate {namespace}/{name} not found: ResourceClaim {}/{} is made from it, as \
+         resourceSharing of PodCliqueSet {} says; create it",
+        layout.namespace(),
+        wanted.name,
+        layout.set_name()
+    )
+}
+
+/// Puts back what is ours of a claim that is there.
+fn keep(
+    layout: &Layout<'_>,
+    wanted: &ResourceClaim,
+    live: &Claim,
+    owner: &OwnerReference,
+    uid: &Uid,
+) -> Result<Option<Write>, String> {
+    let labels = wanted.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let reason = "what somebody changed";
+    if live.meta.is_controlled_by(uid) {
+        return Ok(converge::labels(RESOURCE_CLAIMS, &live.meta, labels, reason));
+    }
+    let key = &live.meta.key;
+    if let Some(other) = &live.meta.controller {
+        return Err(format!(
+            "ResourceClaim {key} belongs to {} {} (uid {}), not to {} {} (uid {}); rename one of the two",
+            other.kind, other.name, other.uid, owner.kind, owner.name, owner.uid
+        ));
+    }
+    if live.meta.labels.get(labels::PART_OF) != Some(layout.set_name()) {
+        return Err(format!(
+            "ResourceClaim {key} belongs to nobody and is not labelled {}={}, so it is left alone: \
+             delete or rename it",
+            labels::PART_OF,
+            layout.set_name()
+        ));
+    }
+    let owners: Vec<Value> = live.owners.iter().cloned().chain([json!(owner)]).collect();
+    let patch = json!({ "metadata": { "ownerReferences": owners, "labels": wanted.labels } });
+    let only_if = Precondition::version(&live.meta.uid, live.meta.resource_version);
+    Ok(Some(Write {
+        resource: RESOURCE_CLAIMS,
+        key: key.clone(),
+        verb: Verb::Merge { patch, only_if, subresource: None },
+        reason,
+    }))
+}
+
+// === who is woken ===
+
+/// What owners look at in a claim.
+fn facts(claim: &Claim) -> (Uid, bool, Labels, Option<Uid>) {
+    let meta = &claim.meta;
+    let owner = meta.controller.as_ref().map(|owner| owner.uid.clone());
+    (meta.uid.clone(), meta.deleting, meta.labels.clone(), owner)
+}
+
+/// The set, if the claim is its own and not that of a group or clique.
+pub(crate) fn set_of_claim(meta: &Meta) -> Option<ObjectKey> {
+    let labels = [labels::POD_CLIQUE, labels::POD_CLIQUE_SCALING_GROUP];
+    let is_lower =
+        meta.controller.is_none() && labels.iter().any(|label| meta.labels.get(label).is_some());
+    let owner = meta.controller.as_ref();
+    let of_other = owner.is_some_and(|owner| *owner.kind != *PodCliqueSet::KIND);
+    set_of(meta).filter(|_| !is_lower && !of_other)
+}
+
+/// The group that a claim belongs to, or did before somebody took its owner away.
+pub(crate) fn group_of_claim(meta: &Meta) -> Option<ObjectKey> {
+    lower_owner(meta, PodCliqueScalingGroup::KIND, labels::POD_CLIQUE_SCALING_GROUP)
+}
+
+/// The same for cliques.
+pub(crate) fn clique_of_claim(meta: &Meta) -> Option<ObjectKey> {
+    lower_owner(meta, PodClique::KIND, labels::POD_CLIQUE)
+}
+
+fn lower_owner(meta: &Meta, kind: &str, label: &str) -> Option<ObjectKey> {
+    let name = owner_of(meta, kind).or_else(|| meta.labels.get(label))?;
+    Some(ObjectKey::new(&meta.key.namespace, name))
+}
+
+impl Cached {
+    /// Claims wake their owners, and templates wake everything in the sets that name them. Sets that share
+    /// claims are woken when the cluster starts or stops to serve either kind.
+    pub(crate) fn wake<K: Key>(
+        &self,
+        table: &mut WakeTable<'_, K>,
+        sets: &Store<Set>,
+        owner: impl Fn(&Meta) -> Vec<K> + Send + Sync + 'static,
+        in_set: impl Fn(&Set) -> Vec<K> + Clone + Send + Sync + 'static,
+    ) {
+        let (claims, templates) = (&self.claims.store, &self.templates);
+        let why = "a claim changed, also by other controllers";
+        table.on(claims, why, ChildChange, by(facts), move |claim| owner(&claim.meta));
+        let (all, naming) = (sets.clone(), in_set.clone());
+        let why = "a template exists, from which claims are created";
+        let spec = |template: &Template| template.spec.clone();
+        table.on(templates, why, ChildChange, by(spec), move |template| {
+            let key = &template.metadata.key;
+            let name = (key.namespace.to_string(), key.name.to_string());
+            let sets = all.all().into_iter();
+            let sets = sets.filter(|set| external_templates(set).contains(&name));
+            sets.flat_map(|set| naming(&set)).collect()
+        });
+        let all = sets.clone();
+        let sharing = move || {
+            let sets = all.all().into_iter();
+            let sets = sets.filter(|set| resource_claims::is_used(&set.object.spec.template));
+            sets.flat_map(|set| in_set(&set)).collect()
+        };
+        let why = "claims can be created, or no longer";
+        table.on_presence(claims, why, sharing.clone());
+        table.on_presence(templates, why, sharing);
+    }
+}
+
+#[cfg(test)]
+mod tests;

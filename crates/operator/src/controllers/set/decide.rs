@@ -1,0 +1,252 @@
+//! What a set needs as a whole, without IO.
+//!
+//! A set that is deleted takes its children along at once instead of leaving them to the garbage
+//! collector, which is there for what is missed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grove_api::error_code::{ErrorCode, LastError};
+use grove_api::foreign::compute_domain::ComputeDomain;
+use grove_api::pod_clique_set::PodCliqueSetStatus;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
+use grove_backends::Limit;
+use grove_core::children::owner;
+use grove_core::layout::Layout;
+use grove_core::replicas::{SetReplica, set_replica};
+use grove_core::revision::{self, Change};
+use grove_core::status::{self, Outcome, ResourceState, SchedulerState};
+use grove_core::update;
+use grove_runtime::resource::Resource;
+use grove_runtime::view::{Meta, View};
+use grove_runtime::write::{Precondition, Verb, Write};
+use jiff::Timestamp;
+
+use super::observe::{Children, Observed, Replica};
+use crate::caches::views::{Hashes, Pod, Revision, Set};
+use crate::caches::{AUTOSCALERS, ByName, REVISIONS, SERVICES};
+use crate::controllers::claims::{self, RESOURCE_CLAIMS};
+use crate::controllers::error::ReconcileError;
+use crate::controllers::events;
+use grove_runtime::converge;
+use grove_runtime::object::Object;
+use grove_runtime::plan::Plan;
+use grove_runtime::report::{Report, Urgency};
+
+/// Name of the controller, and source of its events.
+pub(crate) const NAME: &str = "podcliqueset-controller";
+const FINALIZER: &str = finalizers::POD_CLIQUE_SET;
+
+/// What to do about a set.
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    /// What comes before everything else.
+    pub(super) first: Plan,
+    /// What else a set that stays needs, besides access for its start-order containers.
+    pub(super) rest: Plan,
+    /// What cannot be done.
+    pub(super) refused: Option<ReconcileError>,
+}
+
+/// Decides about a set.
+pub(super) fn decide(seen: &Observed) -> Decision {
+    let mut plan = Plan::default();
+    let set: &Object<PodCliqueSet> = &seen.set;
+    if set.meta.deleting {
+        if !set.has_finalizer(finalizers::ORPHAN) {
+            plan.step(remove_children(seen));
+        }
+        plan.step(converge::remove_finalizer(set, FINALIZER, "its children are deleted"));
+        return Decision { first: plan, ..Decision::default() };
+    }
+    plan.step(converge::add_finalizer(set, FINALIZER, "take charge"));
+    let layout = Layout::of(&set.object);
+    let owner = owner::of_set(&set.object);
+    let claims = claims::decide(&seen.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
+    let mut rest = Plan::default();
+    rest.step(claims.writes.into_iter().chain(history(seen)));
+    Decision { first: plan, rest, refused: claims.problem }
+}
+
+/// Keeps the templates that the set has had.
+fn history(seen: &Observed) -> Vec<Write> {
+    let set = &seen.set.object;
+    let uid = &seen.set.meta.uid;
+    let ours =
+        |revision: &Revision| revision.observed.orphaned || revision.meta.is_controlled_by(uid);
+    let Some(all) = &seen.revisions else { return Vec::new() };
+    let live: BTreeMap<&str, &Revision> = all
+        .iter()
+        .filter(|revision| ours(revision))
+        .map(|revision| (revision.observed.name.as_str(), &**revision))
+        .collect();
+    let observed: Vec<_> = live.values().map(|revision| revision.observed.clone()).collect();
+    let in_use = seen.children.as_ref().map(|children| hashes_in_use(set, children));
+    let in_use = in_use.unwrap_or_default();
+    let changes = revision::changes(set, &seen.set.hashes().generation, &observed, &in_use);
+    let write = |change| match change {
+        Change::Create(object) => converge::fields(REVISIONS, object, None, "a new template"),
+        Change::Patch(name, patch) => live.get(name.as_str()).map(|revision| Write {
+            resource: REVISIONS,
+            key: revision.meta.key.clone(),
+            verb: Verb::Merge {
+                patch,
+                only_if: Precondition::version(&revision.meta.uid, revision.meta.resource_version),
+                subresource: None,
+            },
+            reason: "keep the history of templates",
+        }),
+        Change::Delete(name) => live
+            .get(name.as_str())
+            .filter(|revision| !revision.meta.deleting)
+            .map(|revision| converge::delete(REVISIONS, &revision.meta, "the history is long")),
+    };
+    changes.into_iter().filter_map(write).collect()
+}
+
+/// The generation hashes that the set and its parts have, or are on their way to.
+fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
+    let own = set.status.iter().filter_map(|status| status.current_generation_hash.clone());
+    let cliques = children.cliques.values().filter_map(|one| one.object.status.as_ref());
+    let of_cliques = cliques.flat_map(|status| {
+        let target = status.update_progress.as_ref();
+        let target = target.map(|progress| progress.pod_clique_set_generation_hash.clone());
+        [status.current_pod_clique_set_generation_hash.clone(), target]
+    });
+    let groups = children.groups.values().filter_map(|one| one.object.status.as_ref());
+    let of_groups = groups.flat_map(|status| {
+        let target = status.update_progress.as_ref();
+        let target = target.map(|progress| progress.pod_clique_set_generation_hash.clone());
+        [status.current_pod_clique_set_generation_hash.clone(), target]
+    });
+    own.chain(of_cliques.chain(of_groups).flatten()).collect()
+}
+
+fn remove_children(seen: &Observed) -> Vec<Write> {
+    let Some(children) = &seen.children else { return Vec::new() };
+    let mut found: Vec<(Resource, &Meta)> = Vec::new();
+    // Before the pods: as long as a service is there, every pod that goes makes others write its address
+    // out of it.
+    found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
+    found.extend(children.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
+    found.extend(
+        children.groups.values().map(|one| (Resource::of::<PodCliqueScalingGroup>(), &one.meta)),
+    );
+    found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
+    found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
+    found.extend(seen.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
+    found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));
+    let domains = children.compute_domains.iter();
+    found.extend(domains.map(|one| (Resource::of::<ComputeDomain>(), &one.meta)));
+    found.extend(seen.access.all());
+    let uid = &seen.set.meta.uid;
+    found
+        .into_iter()
+        .filter(|(_, meta)| meta.is_controlled_by(uid) && !meta.deleting)
+        .map(|(resource, meta)| converge::delete_with_owner(resource, meta, "the set is deleted"))
+        .collect()
+}
+
+/// The next status of a set that stays.
+pub(super) fn status(
+    seen: &Observed,
+    children: &Children,
+    outcome: Outcome<'_>,
+    scheduler: SchedulerState<'_>,
+    resources: ResourceState<'_>,
+    now: Timestamp,
+) -> PodCliqueSetStatus {
+    let set = &seen.set.object;
+    let layout = Layout::of(set);
+    let judge = |index| judge(&seen.set, &layout, index, &children.cliques, &children.groups);
+    let replicas: Vec<_> = (0..layout.replicas()).map(judge).collect();
+    let hash = &seen.set.hashes().generation;
+    let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
+    status::scheduler(&mut next, set.metadata.generation, scheduler, now);
+    status::resources(&mut next, set.metadata.generation, resources, now);
+    next
+}
+
+/// The report of a status that differs from the stored one. `parts` are the errors of groups and cliques in it.
+pub(super) fn report<'o>(
+    seen: &'o Observed,
+    next: PodCliqueSetStatus,
+    parts: &[LastError],
+) -> Option<Report<'o, PodCliqueSetStatus>> {
+    let stored = seen.set.object.status.as_ref();
+    if stored == Some(&next) {
+        return None;
+    }
+    let known = stored.map(|status| &*status.last_errors).unwrap_or_default();
+    let errors = events::errors_of_parts(&seen.set, parts, known);
+    let events = events::update_steps(&seen.set, &next).into_iter().chain(errors).collect();
+    let (resource, meta, urgency) = (Resource::of::<PodCliqueSet>(), &seen.set.meta, Urgency::Now);
+    Some(Report { resource, meta, stored, desired: next, urgency, events, component: NAME })
+}
+
+/// What the groups and cliques of a set report as failed: one error of each kind and code.
+pub(super) fn errors_of_parts(children: &Children) -> Vec<LastError> {
+    let groups = children
+        .groups
+        .iter()
+        .filter_map(|(name, one)| Some((name.as_str(), &*one.object.status.as_ref()?.last_errors)));
+    let cliques = children
+        .cliques
+        .iter()
+        .filter_map(|(name, one)| Some((name.as_str(), &*one.object.status.as_ref()?.last_errors)));
+    let mut errors = status::aggregate(PodCliqueScalingGroup::KIND, groups);
+    errors.extend(status::aggregate(PodClique::KIND, cliques));
+    errors
+}
+
+/// Whether the next step of an update can be taken. It depends on the replica whose turn it is alone.
+pub(super) fn update_is_due(seen: &Observed) -> bool {
+    if seen.set.meta.deleting {
+        return false;
+    }
+    let layout = Layout::of(&seen.set.object);
+    let none = Replica::default();
+    let Replica { cliques, groups } = seen.updating.as_ref().unwrap_or(&none);
+    let judge = |index| judge(&seen.set, &layout, index, cliques, groups);
+    update::set::is_due(&seen.set.object, &seen.set.hashes().generation, judge)
+}
+
+fn judge(
+    set: &Set,
+    layout: &Layout<'_>,
+    index: u32,
+    cliques: &ByName<Object<PodClique>>,
+    groups: &ByName<Object<PodCliqueScalingGroup>>,
+) -> SetReplica {
+    let Hashes { templates, generation } = set.hashes();
+    set_replica(
+        layout,
+        index,
+        |name| cliques.get(name).map(|one| &one.object),
+        |name| groups.get(name).map(|one| &one.object),
+        templates,
+        Some(generation),
+    )
+}
+
+/// Pods that were made for another scheduler than new ones are.
+pub(super) fn left_behind(pods: impl Iterator<Item = Arc<Pod>>, scheduler: &str) -> Option<Limit> {
+    let mut others = BTreeMap::<String, usize>::new();
+    for pod in pods.filter(|pod| *pod.scheduler != *scheduler) {
+        *others.entry(pod.scheduler.to_string()).or_default() += 1;
+    }
+    if others.is_empty() {
+        return None;
+    }
+    let others: Vec<_> =
+        others.iter().map(|(name, number)| format!("{number} of {name:?}")).collect();
+    let message = format!(
+        "the default scheduler is {scheduler:?} now, and pods of others stay where they are ({}): \
+         delete them to have them recreated",
+        others.join(", ")
+    );
+    Some(Limit { reason: "PodsOfAnotherScheduler", message })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The controller of topologies: keeps the topology objects of schedulers equal to every ClusterTopologyBinding,
+//! and to the one ClusterTopology that the operator manages.
+//!
+//! An object that a binding refers to belongs to another owner and is only compared. Failures are in the status of
+//! the topology, and keep nothing else from working.
+
+mod decide;
+mod observe;
+mod wake;
+
+use std::sync::Arc;
+
+use grove_api::cluster_topology::MANAGED_NAME;
+use grove_api::error_code::ErrorCode;
+use grove_api::{ClusterTopology, ClusterTopologyBinding};
+use grove_backends::{BackendError, Topology};
+use grove_core::status::{Agreement, SchedulerTopology};
+use grove_runtime::class::{Class, Classed as _};
+use grove_runtime::controller::{Attempt, Due};
+use grove_runtime::report::Report;
+use grove_runtime::resource::ObjectKey;
+use serde::Serialize;
+
+pub(crate) use self::wake::queue;
+
+use self::decide::{Next, Verdict};
+use super::context::Context;
+use super::error::ReconcileError;
+
+/// Name of the controller, and source of its events.
+pub(crate) const NAME: &str = "clustertopology-controller";
+
+/// A topology of Grove.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TopologyKey {
+    /// A ClusterTopologyBinding.
+    Binding(Arc<str>),
+    /// The ClusterTopology that the operator manages.
+    Managed,
+}
+
+/// Reconciles one topology.
+pub(crate) async fn reconcile(
+    context: &Context,
+    attempt: Attempt<TopologyKey>,
+) -> Result<Due, ReconcileError> {
+    match &attempt.key {
+        TopologyKey::Binding(name) => of_binding(context, &attempt, name).await,
+        TopologyKey::Managed => of_managed(context, &attempt).await,
+    }
+}
+
+async fn of_binding(
+    context: &Context,
+    attempt: &Attempt<TopologyKey>,
+    name: &str,
+) -> Result<Due, ReconcileError> {
+    let binding = context.stores.bindings.get(&ObjectKey::new("", name));
+    let Some(binding) = binding.filter(|binding| !binding.meta.deleting) else { return Ok(None) };
+    let topology = Topology::from(&binding.object);
+    let reference = |scheduler: &str| observe::reference(&binding.object, scheduler);
+    let seen = observe::schedulers(&context.stores, &context.backends, &topology, reference);
+    // A cache that is about to be filled wakes the topology.
+    let Some(seen) = seen else { return Ok(None) };
+    let mut verdicts = decide::decide(&topology, &seen);
+    verdicts.extend(decide::unavailable(&binding.object, &seen));
+    let Acted { found, error } = act(context, attempt, verdicts).await;
+    let now = context.env.clock.wall();
+    let report = found.and_then(|found| decide::report_of_binding(&binding, &found, now));
+    write_status(context, attempt, (ClusterTopologyBinding::KIND, &binding.meta.key), report)
+        .await?;
+    error.map_or(Ok(None), Err)
+}
+
+async fn of_managed(
+    context: &Context,
+    attempt: &Attempt<TopologyKey>,
+) -> Result<Due, ReconcileError> {
+    let managed = context.stores.topologies.get(&ObjectKey::new("", MANAGED_NAME));
+    let Some(managed) = managed.filter(|managed| !managed.meta.deleting) else { return Ok(None) };
+    let topology = Topology::from(&managed.object);
+    let seen = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
+    let Some(seen) = seen else { return Ok(None) };
+    let Acted { found, error } = act(context, attempt, decide::decide(&topology, &seen)).await;
+    let now = context.env.clock.wall();
+    let report = found.and_then(|found| decide::report_of_managed(&managed, &found, now));
+    write_status(context, attempt, (ClusterTopology::KIND, &managed.meta.key), report).await?;
+    error.map_or(Ok(None), Err)
+}
+
+/// What came of the verdicts.
+struct Acted {
+    /// What there is to report; nothing while it is about to change by itself.
+    found: Option<Vec<SchedulerTopology>>,
+    error: Option<ReconcileError>,
+}
+
+async fn act(context: &Context, attempt: &Attempt<TopologyKey>, verdicts: Vec<Verdict>) -> Acted {
+    let (mut found, mut errors, mut has_written) = (Vec::new(), Vec::new(), false);
+    for Verdict { scheduler, reference, next } in verdicts {
+        let done = match next {
+            Ok(Next::Report(agreement)) => Ok(agreement),
+            Ok(Next::Write(write)) => {
+                let written = context.writer.execute(&attempt.fence, &write).await;
+                has_written |= written.is_ok();
+                let failed = |error| BackendError::write(&scheduler, error);
+                written.map(|_| Agreement::Same { generation: None }).map_err(failed)
+            }
+            Err(error) => Err(error),
+        };
+        let agreement = done.unwrap_or_else(|error| {
+            let code = ErrorCode::KaiTopologyCreateError;
+            errors.push(ReconcileError::of_backend(code, &error, attempt.failures));
+            Agreement::Failed { message: error.message().to_owned() }
+        });
+        found.push(SchedulerTopology { scheduler, reference, agreement });
+    }
+    // What was written wakes the topology again, and some failures pass by themselves.
+    let is_final = !has_written && errors.iter().all(|error| error.lasting().is_some());
+    // One that is tried again first: trying again is for all.
+    errors.sort_by_key(|error| error.class() == Class::Invalid);
+    Acted { found: is_final.then_some(found), error: errors.into_iter().next() }
+}
+
+async fn write_status<S: Serialize + PartialEq>(
+    context: &Context,
+    attempt: &Attempt<TopologyKey>,
+    about: (&'static str, &ObjectKey),
+    report: Option<Report<'_, S>>,
+) -> Result<(), ReconcileError> {
+    let reported = context.reporter.report(about, &attempt.fence, report).await;
+    reported.map(drop).map_err(|error| ReconcileError::failed(ErrorCode::UpdateStatus, &error))
+}

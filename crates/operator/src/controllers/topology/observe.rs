@@ -1,0 +1,53 @@
+//! What the caches show of the schedulers' topologies.
+
+use std::sync::Arc;
+
+use grove_api::ClusterTopologyBinding;
+use grove_backends::{Registry, SchedulerObject, Topology, TopologyPart};
+use grove_runtime::resource::ObjectKey;
+use grove_runtime::store::Presence;
+
+use crate::caches::Stores;
+
+/// A scheduler with topology objects of its own, and the one that a topology is about.
+pub(super) struct Scheduler<'a> {
+    pub(super) name: &'a str,
+    pub(super) part: &'a dyn TopologyPart,
+    /// Name of the object when somebody else manages it.
+    pub(super) reference: Option<&'a str>,
+    pub(super) live: Option<Arc<SchedulerObject>>,
+    pub(super) presence: Presence,
+}
+
+/// The schedulers, by name; nothing while a cache is not filled yet.
+pub(super) fn schedulers<'a>(
+    stores: &Stores,
+    backends: &'a Registry,
+    topology: &Topology<'_>,
+    reference: impl Fn(&str) -> Option<&'a str>,
+) -> Option<Vec<Scheduler<'a>>> {
+    let mut schedulers = Vec::new();
+    for backend in backends.all() {
+        let Some(part) = backend.topology() else { continue };
+        let Some(store) = stores.scheduler_objects.store(&part.kind()) else { continue };
+        let presence = store.presence();
+        if presence == Presence::Served && !store.is_listed() {
+            return None;
+        }
+        let reference = reference(backend.name());
+        let name = reference.map_or_else(|| part.object_name(topology), str::to_owned);
+        let live = store.get(&ObjectKey::new("", &name));
+        schedulers.push(Scheduler { name: backend.name(), part, reference, live, presence });
+    }
+    Some(schedulers)
+}
+
+/// Name of a scheduler's topology object that a binding refers to.
+pub(super) fn reference<'b>(
+    binding: &'b ClusterTopologyBinding,
+    scheduler: &str,
+) -> Option<&'b str> {
+    let mut listed = binding.spec.scheduler_topology_bindings.iter();
+    let listed = listed.find(|one| one.scheduler_name == scheduler)?;
+    Some(&listed.topology_reference)
+}
