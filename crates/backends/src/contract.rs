@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use grove_api::condition::bounded_text;
 use grove_api::{PodCliqueSet, PodGang, finalizers};
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::controller::Outside;
 use grove_runtime::fence::Fence;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Presence;
@@ -17,23 +18,31 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::objects::SchedulerObject;
-use crate::remote::Remote;
 use crate::topology::TopologyPart;
 
 /// One scheduler.
 ///
-/// Calls are idempotent, may come in any order and again after a restart, and answer at once when
-/// there is nothing to do: most calls find everything as it should be.
+/// Calls are idempotent, come in any order and again after a restart, and return at once when there is
+/// nothing to do: most calls find everything up to date.
+///
+/// A backend deals with three things:
+/// - **gangs**: [`plan`](Self::plan) is a pure function from a gang to the writes that bring the
+///   scheduler's objects in line with it; [`sync_pod_gang`](Self::sync_pod_gang) executes them.
+/// - **pods**: [`prepare_pods`](Self::prepare_pods) says what new pods contain. It is the only part that
+///   every backend needs, and asynchronous because a backend may have to ask another program.
+///   [`pods`](Self::pods) is for schedulers that count the pods of a gang: when the operator creates,
+///   deletes and releases pods then depends on the gang.
+/// - **sets**: [`validate`](Self::validate) in admission, [`limitations`](Self::limitations) in the status.
 pub trait Backend: Send + Sync {
-    /// Name of the backend, which is what its pods have as `spec.schedulerName`.
+    /// Name of the backend, which its pods have as `spec.schedulerName`.
     fn name(&self) -> &str;
 
-    /// What the scheduler can do for a workload, as things are in the cluster.
-    fn capabilities(&self, objects: &dyn Objects) -> Capabilities;
+    /// What the scheduler can do for a workload on this cluster.
+    fn capabilities(&self, objects: &dyn SchedulerObjects) -> Capabilities;
 
-    /// Kinds of the scheduler's objects that the backend makes or reads. The operator keeps them in
-    /// memory, for [`Objects`], and looks at a gang again when an object that it owns changes. A kind
-    /// that the cluster does not serve has no objects until it does.
+    /// Kinds of the scheduler's objects that the backend creates or reads. The operator caches them, for
+    /// [`SchedulerObjects`], and reconciles a gang when an object that the gang owns changes. A kind that
+    /// the cluster does not serve has no objects until it does.
     fn kinds(&self) -> Vec<Resource> {
         Vec::new()
     }
@@ -45,81 +54,85 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Once, before anything else. An error keeps the operator from starting, so what may come
-    /// later, such as the scheduler's CRDs, is no error.
+    /// Called once, before anything else. An error keeps the operator from starting, so what may be
+    /// installed later, such as the scheduler's CRDs, is no error.
     fn init<'a>(&'a self, client: &'a Client) -> BoxFuture<'a, Result<(), BackendError>> {
         let _ = client;
         Box::pin(async { Ok(()) })
     }
 
-    /// The writes, in this order, that make the scheduler's objects say what the gang says. The first
-    /// call comes before there are pods: a gang has names, minima, constraints and priority from the
-    /// start, references later. What is created here is owned by the gang, and goes with it.
-    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+    /// URL of the program behind the backend, if it is a program of its own.
+    fn url(&self) -> Option<String> {
+        None
+    }
+
+    /// Checks whether the backend can be called now.
+    fn check(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Completes when calls that failed because the backend could not be reached may succeed. The operator
+    /// then retries them.
+    fn recovered(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// The writes, in this order, that bring the scheduler's objects in line with a gang. The first call
+    /// precedes the pods: a gang has names, minima, constraints and priority from the start, references
+    /// later. Objects that are created here are owned by the gang, so that they are deleted with it.
+    fn plan(&self, gang: &GangInput<'_>) -> Result<Vec<Write>, BackendError> {
         let _ = gang;
         Ok(Vec::new())
     }
 
-    /// Brings the scheduler in line with a gang: carries the plan out, unless a backend has another
-    /// way.
+    /// Brings the scheduler in line with a gang: executes the plan, unless a backend does it differently.
     fn sync_pod_gang<'a>(
         &'a self,
-        gang: Gang<'a>,
-        cluster: Cluster<'a>,
+        gang: GangInput<'a>,
+        call: CallContext<'a>,
     ) -> BoxFuture<'a, Result<(), BackendError>> {
-        Box::pin(async move {
-            for write in self.plan(&gang)? {
-                let written = cluster.writer.execute(cluster.fence, &write).await;
-                written.map_err(|error| BackendError::write(self.name(), error))?;
-            }
-            Ok(())
-        })
+        Box::pin(async move { call.execute(self.name(), self.plan(&gang)?).await })
     }
 
-    /// Whether it matters to [`plan`](Self::plan) and to [`handling`](Self::handling) how far the pods of a
-    /// gang are. Without, [`Gang::progress`] says nothing.
-    fn follows_pods(&self) -> bool {
-        false
-    }
-
-    /// How the pods of a gang are made and deleted, where the scheduler counts them. Those that are being
-    /// deleted count too, so a gang that is made anew stays gated until they are gone.
-    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
-        let _ = (gang, objects);
-        None
-    }
-
-    /// Cleans up what the garbage collector does not find, for a gang that is being deleted.
+    /// Cleans up what owner references do not, for a gang that is being deleted or no longer exists: then
+    /// there is no `object`, and all backends are called.
     fn pod_gang_deleted<'a>(
         &'a self,
-        gang: &'a PodGang,
-        cluster: Cluster<'a>,
+        gang: &'a ObjectKey,
+        object: Option<&'a PodGang>,
+        call: CallContext<'a>,
     ) -> BoxFuture<'a, Result<(), BackendError>> {
-        let _ = (gang, cluster);
+        let _ = (gang, object, call);
         Box::pin(async { Ok(()) })
     }
 
-    /// What the scheduler wants to find in pods.
+    /// What new pods have to contain for the scheduler.
     fn prepare_pods<'a>(
         &'a self,
-        pods: Pods<'a>,
+        pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>>;
 
-    /// Whether the scheduler can do what a set asks for; the error, or the warnings, are shown to its
-    /// user. `old` is there when an existing set is changed.
+    /// How the operator handles the pods of gangs, if the scheduler counts them. With it the operator
+    /// reports the progress of pods in [`GangInput::progress`].
+    fn pods(&self) -> Option<&dyn PodPart> {
+        None
+    }
+
+    /// Whether the scheduler can do what a set asks for; the user sees the error, or the warnings. `old` is
+    /// present when an existing set is updated.
     fn validate<'a>(
         &'a self,
         set: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
-        objects: &'a dyn Objects,
+        objects: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let _ = (set, old, objects);
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What the scheduler does for a set only in part, as things are in the cluster. Shown in a
-    /// condition of the set.
-    fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
+    /// What a set asks for and the scheduler does not fully support on this cluster. A condition of the
+    /// set reports it.
+    fn limitations(&self, set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Vec<Limitation> {
         let _ = (set, objects);
         Vec::new()
     }
@@ -128,17 +141,20 @@ pub trait Backend: Send + Sync {
     fn topology(&self) -> Option<&dyn TopologyPart> {
         None
     }
-
-    /// The program that is asked instead, for a backend that is none of ours.
-    fn remote(&self) -> Option<&Remote> {
-        None
-    }
 }
 
-/// What a scheduler can do for a workload, in words for people who compare.
+/// How the operator handles pods for a scheduler that counts the pods of a gang: an optional part of the
+/// contract.
+pub trait PodPart: Send + Sync {
+    /// How the pods of a gang are created and deleted; nothing for a gang whose pods the scheduler does not
+    /// count. Terminating pods count too, so a gang that is recreated keeps its gates until they are gone.
+    fn handling(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodHandling>;
+}
+
+/// What a scheduler can do for a workload, as a row of a table that users compare schedulers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What it is told about a gang.
+    /// The objects that a gang becomes.
     pub objects: Cow<'static, str>,
     /// The minimum of each clique.
     pub minimum: Cow<'static, str>,
@@ -152,73 +168,76 @@ pub struct Capabilities {
     pub priority: Cow<'static, str>,
 }
 
-/// Pods that are about to be created.
+/// Pods of a PodClique that are about to be created.
 #[derive(Clone, Copy)]
-pub struct Pods<'a> {
-    /// One of the pods that a PodClique needs now, with its labels and our gate. The others differ in
-    /// their index only, and get the same.
+pub struct NewPods<'a> {
+    /// One of the pods, with its labels and our gate. The others differ in their index only, and get the
+    /// same preparation.
     pub draft: &'a Value,
-    /// The gang that they say they are in, if it is there.
+    /// The gang that the pods belong to by their label, if it exists.
     pub gang: Option<&'a PodGang>,
-    /// The set that they are of, if it is there.
+    /// The set that the pods belong to, if it exists.
     pub set: Option<&'a PodCliqueSet>,
     /// The scheduler's objects.
-    pub objects: &'a dyn Objects,
+    pub objects: &'a dyn SchedulerObjects,
+    /// For backends that wait for another program.
+    pub outside: &'a Outside,
 }
 
-/// What a scheduler needs of whoever makes and deletes the pods of a gang.
+/// How the pods of a gang are created and deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handling {
-    /// Pods above the minimum of their member are made when the minima of the whole gang are scheduled,
-    /// and not before: they could take the room that a minimum needs.
+pub struct PodHandling {
+    /// Pods above the minimum of their member are created after the minima of the whole gang are
+    /// scheduled: they could take the room that a minimum needs.
     pub minimum_first: bool,
-    /// Which pods are above the minimum is decided by their index for good, so they are the first to go.
+    /// The index of a pod decides for good whether it is above the minimum, so pods above are deleted
+    /// first.
     pub by_index: bool,
-    /// A pod with a gate holds up the pods of its gang that wait, and goes on to do so when it was deleted.
+    /// A gated pod blocks the pods of its gang that wait, and still does while it terminates.
     pub gated_pods_block: bool,
 }
 
-/// Something that a set asks for and that its scheduler does only in part.
+/// Something that a set asks for and its scheduler does not fully support.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct Limitation {
     /// One word.
     pub reason: &'static str,
-    /// What is not done, and what would change that.
+    /// What is not supported, and what would change that.
     pub message: String,
 }
 
-/// A gang and what a backend may look at to serve it.
+/// A gang, and what a backend may read to serve it.
 #[derive(Clone, Copy)]
-pub struct Gang<'a> {
+pub struct GangInput<'a> {
     /// The gang.
     pub object: &'a PodGang,
-    /// The set that owns it, if it is there.
+    /// The set that owns it, if it exists.
     pub set: Option<&'a PodCliqueSet>,
-    /// How far its pods are.
-    pub progress: &'a Progress,
+    /// Progress of its pods; empty for backends without [`Backend::pods`].
+    pub progress: &'a PodProgress,
     /// The scheduler's objects.
-    pub objects: &'a dyn Objects,
+    pub objects: &'a dyn SchedulerObjects,
 }
 
-/// How far the pods of a gang are.
+/// Progress of the pods of a gang.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// They were all there once, and none of them has our gate now.
+pub struct PodProgress {
+    /// All pods have existed, and none of them has our gate now.
     pub released: bool,
-    /// The members of which some pods have ended well.
-    pub ended: BTreeMap<String, Ended>,
+    /// The members with succeeded pods.
+    pub succeeded: BTreeMap<String, SucceededPods>,
 }
 
-/// Pods of a member that ended well. They are not replaced, and schedulers do not count them.
+/// Pods of a member that succeeded. They are not replaced, and schedulers do not count them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct SucceededPods {
     /// Their indices.
     pub indices: Vec<u32>,
-    /// How many pods of the member have not ended.
-    pub left: u32,
+    /// How many pods of the member have not succeeded.
+    pub remaining: u32,
 }
 
-impl Gang<'_> {
+impl GangInput<'_> {
     /// Namespace and name of the gang.
     pub fn key(&self) -> ObjectKey {
         let metadata = &self.object.metadata;
@@ -229,12 +248,12 @@ impl Gang<'_> {
     }
 }
 
-/// The objects of the kinds that backends named.
-pub trait Objects: Send + Sync {
+/// The objects of [`Backend::kinds`].
+pub trait SchedulerObjects: Send + Sync {
     /// One object.
     fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>>;
 
-    /// The objects that a gang owns, this life of it or an earlier one.
+    /// The objects that a gang owns, or that an earlier gang of the same name owned.
     fn of_gang(&self, resource: &Resource, gang: &ObjectKey) -> Vec<Arc<SchedulerObject>>;
 
     /// Whether the cluster serves a kind.
@@ -249,8 +268,8 @@ pub trait Objects: Send + Sync {
         }
     }
 
-    /// Fails while it is unknown whether the cluster serves a kind. What goes into a pod cannot be
-    /// changed later, so pods that depend on the kind wait until it is known.
+    /// Fails while it is unknown whether the cluster serves a kind. What a pod says about the kind cannot
+    /// be changed later, so pods that depend on it wait until it is known.
     fn known(&self, backend: &str, resource: &Resource) -> Result<(), BackendError> {
         match self.presence(resource) {
             Presence::Served | Presence::Absent => Ok(()),
@@ -259,13 +278,31 @@ pub trait Objects: Send + Sync {
     }
 }
 
-/// How a backend writes: with the leadership, the pace and the fence of the reconcile that calls it.
+/// What a backend writes and waits with: the leadership, pace, fence and place of the reconcile that
+/// calls it.
 #[derive(Clone, Copy)]
-pub struct Cluster<'a> {
+pub struct CallContext<'a> {
     /// The only way to write.
     pub writer: &'a Writer,
     /// Writes of this reconcile.
     pub fence: &'a Fence,
+    /// For backends that wait for another program.
+    pub outside: &'a Outside,
+}
+
+impl CallContext<'_> {
+    /// Executes the writes of a backend in their order, up to the first that fails.
+    pub(crate) async fn execute(
+        self,
+        backend: &str,
+        writes: Vec<Write>,
+    ) -> Result<(), BackendError> {
+        for write in writes {
+            let written = self.writer.execute(self.fence, &write).await;
+            written.map_err(|error| BackendError::write(backend, error))?;
+        }
+        Ok(())
+    }
 }
 
 /// What a backend changes in pods before they are created.
@@ -455,7 +492,8 @@ mod tests {
             let unknown = Given { unknown: kinds.to_vec(), ..Given::default() };
             let absent = Given { absent: kinds.to_vec(), ..Given::default() };
             let prepare = async |objects: &Given| {
-                let pods = Pods { draft: &draft, gang: None, set: None, objects };
+                let outside = &Outside::default();
+                let pods = NewPods { draft: &draft, gang: None, set: None, objects, outside };
                 backend.prepare_pods(pods).await.map_err(|error| error.reason().to_owned())
             };
             let expected = if waits { Err("SchedulerApiUnknown".to_owned()) } else { Ok(()) };

@@ -19,7 +19,9 @@ use grove_runtime::write::{Precondition, Verb, Write};
 use serde_json::{Value, json};
 
 use self::topology::Topologies;
-use crate::contract::{Backend, BackendError, Capabilities, Gang, Objects, Pods, Preparation};
+use crate::contract::{
+    Backend, BackendError, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects,
+};
 use crate::objects::converge;
 use crate::topology::TopologyPart;
 
@@ -42,7 +44,7 @@ impl Backend for KaiScheduler {
         NAME
     }
 
-    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, _: &dyn SchedulerObjects) -> Capabilities {
         let by = if self.creates_pod_groups { "PodGroup" } else { "PodGroup, by its pod grouper" };
         Capabilities {
             objects: by.into(),
@@ -62,7 +64,7 @@ impl Backend for KaiScheduler {
         [QUEUE, TOPOLOGY].contains(&key)
     }
 
-    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+    fn plan(&self, gang: &GangInput<'_>) -> Result<Vec<Write>, BackendError> {
         if !self.creates_pod_groups {
             return Ok(Vec::new());
         }
@@ -81,7 +83,7 @@ impl Backend for KaiScheduler {
 
     fn prepare_pods<'a>(
         &'a self,
-        pods: Pods<'a>,
+        pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
             if self.creates_pod_groups {
@@ -95,7 +97,7 @@ impl Backend for KaiScheduler {
         &'a self,
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
-        _: &'a dyn Objects,
+        _: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         Box::pin(async { self.accepts(set).map(|()| Vec::new()) })
     }
@@ -150,7 +152,7 @@ impl KaiScheduler {
 }
 
 /// The set that controls a gang.
-fn owner<'a>(gang: &Gang<'a>) -> Result<&'a PodCliqueSet, String> {
+fn owner<'a>(gang: &GangInput<'a>) -> Result<&'a PodCliqueSet, String> {
     let metadata = &gang.object.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let who = format!("podgang {namespace}/{}", metadata.name.as_deref().unwrap_or_default());

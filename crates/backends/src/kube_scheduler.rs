@@ -6,7 +6,7 @@
 
 mod api;
 mod gangs;
-mod limits;
+mod limitations;
 mod shape;
 
 use futures::future::BoxFuture;
@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use self::api::Api;
 use self::shape::{Form, further};
 use crate::contract::{
-    Backend, BackendError, Capabilities, Gang, Handling, Limit, Objects, Pods, Preparation,
+    Backend, BackendError, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart,
+    Preparation, SchedulerObjects,
 };
 
 /// The backend `default-scheduler`.
@@ -33,7 +34,7 @@ impl Backend for KubeScheduler {
         NAME
     }
 
-    fn capabilities(&self, objects: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, objects: &dyn SchedulerObjects) -> Capabilities {
         let plain = Capabilities {
             objects: "none".into(),
             minimum: "gates only".into(),
@@ -69,31 +70,20 @@ impl Backend for KubeScheduler {
         if self.gang_scheduling { Api::kinds() } else { Vec::new() }
     }
 
-    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+    fn plan(&self, gang: &GangInput<'_>) -> Result<Vec<Write>, BackendError> {
         match self.api(gang.objects)? {
             Some(api) => gangs::plan(gang, api),
             None => Ok(Vec::new()),
         }
     }
 
-    fn follows_pods(&self) -> bool {
-        self.gang_scheduling
-    }
-
-    fn handling(&self, gang: &PodGang, objects: &dyn Objects) -> Option<Handling> {
-        let api = self.gang_scheduling.then(|| Api::assumed(objects)).flatten()?;
-        let form = Form::of(gang, api, objects);
-        (form != Form::Untold).then(|| Handling {
-            // Members are placed one after the other, each with as many pods as there is room for.
-            minimum_first: matches!(form, Form::Tree | Form::Flat),
-            by_index: form == Form::Flat,
-            gated_pods_block: api != Api::V1alpha2,
-        })
+    fn pods(&self) -> Option<&dyn PodPart> {
+        self.gang_scheduling.then_some(self)
     }
 
     fn prepare_pods<'a>(
         &'a self,
-        pods: Pods<'a>,
+        pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move { self.prepared(&pods) })
     }
@@ -102,24 +92,38 @@ impl Backend for KubeScheduler {
         &'a self,
         set: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
-        objects: &'a dyn Objects,
+        objects: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
-        let verdict = if self.gang_scheduling { limits::judge(set, old, objects) } else { Ok(()) };
+        let verdict =
+            if self.gang_scheduling { limitations::check(set, old, objects) } else { Ok(()) };
         Box::pin(async { verdict.map(|()| Vec::new()) })
     }
 
-    fn limits(&self, set: &PodCliqueSet, objects: &dyn Objects) -> Vec<Limit> {
-        limits::limits(set, objects, self.gang_scheduling)
+    fn limitations(&self, set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Vec<Limitation> {
+        limitations::limitations(set, objects, self.gang_scheduling)
+    }
+}
+
+impl PodPart for KubeScheduler {
+    fn handling(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodHandling> {
+        let api = Api::assumed(objects)?;
+        let form = Form::of(gang, api, objects);
+        (form != Form::Untold).then(|| PodHandling {
+            // Members are placed one after the other, each with as many pods as there is room for.
+            minimum_first: matches!(form, Form::Tree | Form::Flat),
+            by_index: form == Form::Flat,
+            gated_pods_block: api != Api::V1alpha2,
+        })
     }
 }
 
 impl KubeScheduler {
     /// The API that gangs are written in; nothing where there is none or the option is off.
-    fn api(&self, objects: &dyn Objects) -> Result<Option<Api>, BackendError> {
+    fn api(&self, objects: &dyn SchedulerObjects) -> Result<Option<Api>, BackendError> {
         if self.gang_scheduling { Api::served(objects) } else { Ok(None) }
     }
 
-    fn prepared(&self, pods: &Pods<'_>) -> Result<Preparation, BackendError> {
+    fn prepared(&self, pods: &NewPods<'_>) -> Result<Preparation, BackendError> {
         let named = json!({ "spec": { "schedulerName": NAME } });
         let Some(api) = self.api(pods.objects)? else {
             return Ok(Preparation::merge(named));
@@ -149,7 +153,12 @@ impl KubeScheduler {
 }
 
 /// What pods of a group say. The group has to be there: pods cannot be put into one later.
-fn in_group(pods: &Pods<'_>, gang: &PodGang, api: Api, name: &str) -> Result<Value, BackendError> {
+fn in_group(
+    pods: &NewPods<'_>,
+    gang: &PodGang,
+    api: Api,
+    name: &str,
+) -> Result<Value, BackendError> {
     let namespace = gang.metadata.namespace.as_deref().unwrap_or_default();
     let group = pods.objects.get(&api.pod_groups(), &ObjectKey::new(namespace, name));
     let Some(group) = group.filter(|group| group.is_of(gang)) else {

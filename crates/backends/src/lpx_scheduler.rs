@@ -4,7 +4,9 @@ use futures::future::BoxFuture;
 use grove_api::PodCliqueSet;
 use serde_json::json;
 
-use crate::contract::{Backend, BackendError, Capabilities, Objects, Pods, Preparation};
+use crate::contract::{
+    Backend, BackendError, Capabilities, NewPods, Preparation, SchedulerObjects,
+};
 use crate::topology;
 
 /// Name of the backend.
@@ -21,7 +23,7 @@ impl Backend for LpxScheduler {
         NAME
     }
 
-    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, _: &dyn SchedulerObjects) -> Capabilities {
         Capabilities {
             objects: "none".into(),
             minimum: "external".into(),
@@ -32,7 +34,10 @@ impl Backend for LpxScheduler {
         }
     }
 
-    fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+    fn prepare_pods<'a>(
+        &'a self,
+        _: NewPods<'a>,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         let named = Preparation::merge(json!({ "spec": { "schedulerName": NAME } }));
         Box::pin(async { Ok(named) })
     }
@@ -41,7 +46,7 @@ impl Backend for LpxScheduler {
         &'a self,
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
-        _: &'a dyn Objects,
+        _: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let verdict =
             if topology::constrained(set).is_empty() { Ok(Vec::new()) } else { Err(CONSTRAINED) };
@@ -51,6 +56,7 @@ impl Backend for LpxScheduler {
 
 #[cfg(test)]
 mod tests {
+    use grove_runtime::controller::Outside;
     use serde_json::Value;
 
     use super::*;
@@ -76,7 +82,8 @@ mod tests {
         }
         let mut pod = json!({});
         let draft = json!({});
-        let pods = Pods { draft: &draft, gang: None, set: None, objects: &Given::default() };
+        let (objects, outside) = (&Given::default(), &Outside::default());
+        let pods = NewPods { draft: &draft, gang: None, set: None, objects, outside };
         LpxScheduler.prepare_pods(pods).await.unwrap().apply(0, &mut pod);
         assert_eq!(pod["spec"]["schedulerName"], "lpx-scheduler");
     }

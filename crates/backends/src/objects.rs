@@ -15,7 +15,7 @@ use grove_runtime::write::{Precondition, Verb, Write};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::contract::{BackendError, Gang, Objects};
+use crate::contract::{BackendError, GangInput, SchedulerObjects};
 use crate::registry::Registry;
 
 /// An object of a scheduler, as it is stored.
@@ -61,7 +61,7 @@ impl SchedulerObject {
         &self,
         backend: &str,
         kind: &Resource,
-        gang: &Gang<'_>,
+        gang: &GangInput<'_>,
     ) -> Result<(), BackendError> {
         if self.is_of(gang.object) {
             return Ok(());
@@ -92,9 +92,9 @@ fn gang_of(meta: &Meta) -> Option<ObjectKey> {
 
 /// A cache for every kind that a backend named, with its objects by gang.
 #[derive(Clone, Default)]
-pub struct Cached(Arc<BTreeMap<Resource, (Store<SchedulerObject>, Index)>>);
+pub struct SchedulerCaches(Arc<BTreeMap<Resource, (Store<SchedulerObject>, Index)>>);
 
-impl Cached {
+impl SchedulerCaches {
     /// Starts the caches.
     pub fn start(caches: &mut Caches, backends: &Registry) -> Self {
         let mut start = |resource: Resource| {
@@ -116,7 +116,7 @@ impl Cached {
     }
 }
 
-impl Objects for Cached {
+impl SchedulerObjects for SchedulerCaches {
     fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
         self.0.get(resource)?.0.get(key)
     }
@@ -201,7 +201,7 @@ pub(crate) mod testkit {
         }
     }
 
-    impl Objects for Given {
+    impl SchedulerObjects for Given {
         fn get(&self, resource: &Resource, key: &ObjectKey) -> Option<Arc<SchedulerObject>> {
             self.objects.get(&(resource.clone(), key.clone())).cloned()
         }

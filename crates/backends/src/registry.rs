@@ -9,7 +9,7 @@ use grove_runtime::process::Env;
 use grove_runtime::resource::Resource;
 use kube::Client;
 
-use crate::contract::{Backend, BackendError};
+use crate::contract::{Backend, BackendError, PodHandling, SchedulerObjects};
 use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
 use crate::lpx_scheduler::{self, LpxScheduler};
@@ -102,6 +102,20 @@ impl Registry {
         self.all().flat_map(Backend::kinds).chain(topologies).collect()
     }
 
+    /// Whether a scheduler counts the pods of gangs.
+    pub fn count_pods(&self) -> bool {
+        self.all().any(|backend| backend.pods().is_some())
+    }
+
+    /// How the pods of a gang are handled, if its scheduler counts them.
+    pub fn pod_handling(
+        &self,
+        gang: &PodGang,
+        objects: &dyn SchedulerObjects,
+    ) -> Option<PodHandling> {
+        self.for_gang(gang).pods()?.handling(gang, objects)
+    }
+
     /// The backend of pods that name none.
     pub fn default_backend(&self) -> &dyn Backend {
         &*self.default
@@ -181,8 +195,8 @@ mod tests {
         let registry = registry(&format!("scheduler: {{profiles: [{profile}]}}")).unwrap();
         let crew = registry.default_backend();
         assert_eq!(crew.name(), "crew");
-        assert_eq!(crew.remote().unwrap().url(), "https://crew.example.com/");
-        assert!(registry.get(DEFAULT_SCHEDULER).unwrap().remote().is_none());
+        assert_eq!(crew.url().as_deref(), Some("https://crew.example.com/"));
+        assert_eq!(registry.get(DEFAULT_SCHEDULER).unwrap().url(), None);
         let kinds: Vec<_> = registry.kinds().iter().map(Resource::api_version).collect();
         assert_eq!(kinds, ["crew.example.com/v1"]);
     }

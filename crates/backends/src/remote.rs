@@ -23,6 +23,7 @@ use grove_api::{PodCliqueSet, PodGang};
 use grove_runtime::backoff::Backoff;
 use grove_runtime::class::Class;
 use grove_runtime::clock::Clock;
+use grove_runtime::controller::Outside;
 use grove_runtime::endpoint::{CallError, Endpoint, EndpointConfig, IdentityFiles};
 use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
@@ -34,7 +35,8 @@ use self::rules::Refused;
 pub(crate) use self::rules::preparation as prepared;
 use self::wire::{Description, Operation, Response};
 use crate::contract::{
-    Backend, BackendError, Capabilities, Cluster, Gang, MESSAGE_MAX, Objects, Pods, Preparation,
+    Backend, BackendError, CallContext, Capabilities, GangInput, MESSAGE_MAX, NewPods, Preparation,
+    SchedulerObjects,
 };
 
 /// Who asks, as the program sees it.
@@ -55,7 +57,7 @@ const UNREACHABLE: &str = "SchedulerEndpointUnreachable";
 const WRONG_ANSWER: &str = "SchedulerEndpointAnswerWrong";
 
 /// A backend that is a program of its own.
-pub struct Remote {
+pub(crate) struct Remote {
     name: String,
     endpoint: Endpoint,
     timeout: Duration,
@@ -138,13 +140,8 @@ impl Remote {
         })
     }
 
-    /// Where it is.
-    pub fn url(&self) -> String {
-        self.endpoint.url().to_string()
-    }
-
     /// Asks it what it is.
-    pub async fn describe(&self) -> Result<(), BackendError> {
+    async fn describe(&self) -> Result<(), BackendError> {
         let response = self.call(Operation::Describe, "", self.timeout, || json!({})).await?;
         let checked = match response.description {
             None => Err("answered without response.description".to_owned()),
@@ -159,33 +156,29 @@ impl Remote {
         Ok(())
     }
 
-    /// Completes when it answers for the first time, or again after a call went wrong. What failed
-    /// meanwhile can be tried again.
-    pub async fn recovered(&self) {
+    /// Completes when it answers for the first time, or again after a call failed.
+    async fn answers_again(&self) {
         // The sender lives in `self`.
         let _ = self.failing.subscribe().wait_for(|failing| *failing).await;
         loop {
             let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.clock.sleep(Backoff::ABSENT.after(probes, &self.rng)).await;
-            let Err(error) = self.describe().await else { return };
+            let Err(error) = self.describe().await else { break };
             // A long row of failures needs no line for each.
             if probes.is_power_of_two() {
                 tracing::warn!(%error, probes, "the scheduler backend is asked again");
             }
         }
+        let (scheduler, url) = (&self.name, self.endpoint.url());
+        tracing::info!(scheduler, %url, "the scheduler backend answers");
     }
 
-    /// Tells it that a gang is gone, if it was told about it. An operator that was restarted meanwhile does
-    /// not remember.
-    pub async fn pod_gang_gone(&self, gang: &ObjectKey) -> Result<(), BackendError> {
-        let life = lock(&self.handed).get(gang).cloned();
-        match life {
-            Some(life) => self.deleted(gang, &life).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn deleted(&self, gang: &ObjectKey, life: &Life) -> Result<(), BackendError> {
+    async fn deleted(
+        &self,
+        gang: &ObjectKey,
+        life: &Life,
+        outside: &Outside,
+    ) -> Result<(), BackendError> {
         let fields = || {
             json!({
                 "podGang": {
@@ -201,7 +194,7 @@ impl Remote {
             })
         };
         let object = format!("PodGang {gang}");
-        self.call(Operation::PodGangDeleted, &object, self.timeout, fields).await?;
+        outside.wait(self.call(Operation::PodGangDeleted, &object, self.timeout, fields)).await?;
         let mut handed = lock(&self.handed);
         if handed.get(gang).is_some_and(|known| known.uid == life.uid) {
             handed.remove(gang);
@@ -262,14 +255,14 @@ impl Remote {
         BackendError::invalid(&self.name, reason, message)
     }
 
-    async fn sync(&self, gang: &Gang<'_>, cluster: Cluster<'_>) -> Result<(), BackendError> {
+    async fn sync(&self, gang: &GangInput<'_>, call: CallContext<'_>) -> Result<(), BackendError> {
         if lock(&self.description).is_none() {
-            self.describe().await?;
+            call.outside.wait(self.describe()).await?;
         }
         let (key, life) = (gang.key(), Life::of(gang.object));
         let earlier = lock(&self.handed).insert(key.clone(), life.clone());
         if let Some(earlier) = earlier.filter(|earlier| earlier.uid != life.uid) {
-            self.deleted(&key, &earlier).await.inspect_err(|_| {
+            self.deleted(&key, &earlier, call.outside).await.inspect_err(|_| {
                 lock(&self.handed).insert(key.clone(), earlier);
             })?;
         }
@@ -283,7 +276,8 @@ impl Remote {
             })
         };
         let (operation, object) = (Operation::SyncPodGang, format!("PodGang {key}"));
-        let response = self.call(operation, &object, self.timeout, fields).await?;
+        let asked = self.call(operation, &object, self.timeout, fields);
+        let response = call.outside.wait(asked).await?;
         let Some(wanted) = response.objects else { return Ok(()) };
         let writes =
             rules::writes(&self.name, &self.kinds, gang, wanted).map_err(
@@ -294,15 +288,11 @@ impl Remote {
                     Refused::Cluster(error) => error,
                 },
             )?;
-        for write in writes {
-            let written = cluster.writer.execute(cluster.fence, &write).await;
-            written.map_err(|error| BackendError::write(&self.name, error))?;
-        }
-        Ok(())
+        call.execute(&self.name, writes).await
     }
 
     /// What a gang owns of the kinds of the profile.
-    fn objects_of(&self, gang: &Gang<'_>) -> Vec<Value> {
+    fn objects_of(&self, gang: &GangInput<'_>) -> Vec<Value> {
         let key = gang.key();
         let owned = self.kinds.iter().flat_map(|kind| {
             let owned = gang.objects.of_gang(kind, &key).into_iter();
@@ -318,7 +308,7 @@ impl Remote {
         owned.collect()
     }
 
-    async fn prepare(&self, pods: &Pods<'_>) -> Result<Preparation, Failure> {
+    async fn prepare(&self, pods: &NewPods<'_>) -> Result<Preparation, Failure> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &pods.draft["metadata"];
         let name = text(&metadata["generateName"]);
@@ -334,7 +324,8 @@ impl Remote {
             })
         };
         let operation = Operation::PreparePods;
-        let response = self.call(operation, &object, self.timeout, fields).await?;
+        let asked = self.call(operation, &object, self.timeout, fields);
+        let response = pods.outside.wait(asked).await?;
         rules::preparation(&self.name, pods.draft, response.patch)
             .map_err(|wrong| self.wrong(operation, &object, &format!("answered with {wrong}")))
     }
@@ -393,7 +384,7 @@ impl Backend for Remote {
         &self.name
     }
 
-    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, _: &dyn SchedulerObjects) -> Capabilities {
         let words = lock(&self.description).as_ref().map(|one| one.capabilities.clone());
         let word = |word: fn(&wire::Words) -> &String| {
             words.as_ref().map_or_else(|| "unknown".into(), |words| word(words).clone().into())
@@ -418,30 +409,46 @@ impl Backend for Remote {
         description.as_ref().is_none_or(|one| one.acts_on.iter().any(|known| known == key))
     }
 
-    fn sync_pod_gang<'a>(
-        &'a self,
-        gang: Gang<'a>,
-        cluster: Cluster<'a>,
-    ) -> BoxFuture<'a, Result<(), BackendError>> {
-        Box::pin(async move { self.sync(&gang, cluster).await })
+    fn url(&self) -> Option<String> {
+        Some(self.endpoint.url().to_string())
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(self.describe())
+    }
+
+    fn recovered(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.answers_again())
+    }
+
+    fn sync_pod_gang<'a>(
+        &'a self,
+        gang: GangInput<'a>,
+        call: CallContext<'a>,
+    ) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(async move { self.sync(&gang, call).await })
+    }
+
+    /// A gang that no longer exists is reported if it was handed over. An operator that was restarted
+    /// meanwhile does not remember.
     fn pod_gang_deleted<'a>(
         &'a self,
-        gang: &'a PodGang,
-        _: Cluster<'a>,
+        gang: &'a ObjectKey,
+        object: Option<&'a PodGang>,
+        call: CallContext<'a>,
     ) -> BoxFuture<'a, Result<(), BackendError>> {
-        let metadata = &gang.metadata;
-        let key = ObjectKey::new(
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        );
-        Box::pin(async move { self.deleted(&key, &Life::of(gang)).await })
+        let life = object.map(Life::of).or_else(|| lock(&self.handed).get(gang).cloned());
+        Box::pin(async move {
+            match life {
+                Some(life) => self.deleted(gang, &life, call.outside).await,
+                None => Ok(()),
+            }
+        })
     }
 
     fn prepare_pods<'a>(
         &'a self,
-        pods: Pods<'a>,
+        pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
             for kind in &self.kinds {
@@ -461,7 +468,7 @@ impl Backend for Remote {
         &'a self,
         set: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
-        _: &'a dyn Objects,
+        _: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         Box::pin(async move {
             match self.review(set, old).await {
@@ -475,9 +482,5 @@ impl Backend for Remote {
                 Err(Failure::Refused(error)) => Err(error.to_string()),
             }
         })
-    }
-
-    fn remote(&self) -> Option<&Remote> {
-        Some(self)
     }
 }

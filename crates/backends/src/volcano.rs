@@ -15,7 +15,9 @@ use grove_runtime::write::Write;
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::contract::{Backend, BackendError, Capabilities, Gang, Objects, Pods, Preparation};
+use crate::contract::{
+    Backend, BackendError, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects,
+};
 use crate::objects::{SchedulerObject, converge, owner};
 use crate::topology;
 
@@ -38,7 +40,7 @@ impl Backend for Volcano {
         NAME
     }
 
-    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, _: &dyn SchedulerObjects) -> Capabilities {
         Capabilities {
             objects: "PodGroup".into(),
             minimum: "enforced".into(),
@@ -79,7 +81,7 @@ impl Backend for Volcano {
         })
     }
 
-    fn plan(&self, gang: &Gang<'_>) -> Result<Vec<Write>, BackendError> {
+    fn plan(&self, gang: &GangInput<'_>) -> Result<Vec<Write>, BackendError> {
         let resource = Resource::of::<PodGroup>();
         gang.objects.require(NAME, &resource)?;
         let live = gang.objects.get(&resource, &gang.key());
@@ -93,7 +95,7 @@ impl Backend for Volcano {
 
     fn prepare_pods<'a>(
         &'a self,
-        pods: Pods<'a>,
+        pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
             pods.objects.known(NAME, &Resource::of::<PodGroup>())?;
@@ -105,14 +107,14 @@ impl Backend for Volcano {
         &'a self,
         set: &'a PodCliqueSet,
         _: Option<&'a PodCliqueSet>,
-        objects: &'a dyn Objects,
+        objects: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         Box::pin(async { accepts(set, objects).map(|()| Vec::new()) })
     }
 }
 
 /// Whether a group of ours has only lost the reference to its gang, which is put back.
-fn lost_its_owner(live: &SchedulerObject, gang: &Gang<'_>) -> bool {
+fn lost_its_owner(live: &SchedulerObject, gang: &GangInput<'_>) -> bool {
     let meta = live.meta();
     let labels = gang.object.metadata.labels.iter().flatten();
     let mut ours =
@@ -200,7 +202,7 @@ fn prepared(draft: &Value) -> Result<Preparation, BackendError> {
     })))
 }
 
-fn accepts(set: &PodCliqueSet, objects: &dyn Objects) -> Result<(), String> {
+fn accepts(set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Result<(), String> {
     if let Some(place) = topology::constrained(set).first() {
         return Err(format!(
             "volcano scheduler backend does not support topologyConstraint on {place}"
@@ -209,7 +211,7 @@ fn accepts(set: &PodCliqueSet, objects: &dyn Objects) -> Result<(), String> {
     queue::check(set, objects)
 }
 
-fn pod_group(gang: &Gang<'_>, live: Option<&SchedulerObject>) -> Value {
+fn pod_group(gang: &GangInput<'_>, live: Option<&SchedulerObject>) -> Value {
     let PodGang { metadata, spec, .. } = gang.object;
     let mut fields = Map::new();
     fields.insert("queue".to_owned(), json!(queue::of(gang)));

@@ -13,10 +13,12 @@ use axum::http::StatusCode;
 use futures::future::join_all;
 use grove_api::{OperatorConfiguration, PodCliqueSet, PodGang};
 use grove_backends::{
-    Backend, BackendError, Cluster, Gang, Objects, Pods, Progress, Registry, SchedulerObject,
+    Backend, BackendError, CallContext, GangInput, NewPods, PodProgress, Registry, SchedulerObject,
+    SchedulerObjects,
 };
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::clock::Clock;
+use grove_runtime::controller::Outside;
 use grove_runtime::fence::Fence;
 use grove_runtime::lease::Leadership;
 use grove_runtime::process::Env;
@@ -45,7 +47,7 @@ struct Operator {
 /// The scheduler's objects: none, of kinds that are served.
 struct Nothing;
 
-impl Objects for Nothing {
+impl SchedulerObjects for Nothing {
     fn get(&self, _: &Resource, _: &ObjectKey) -> Option<Arc<SchedulerObject>> {
         None
     }
@@ -99,21 +101,33 @@ impl Operator {
 
     fn backend(&self) -> &dyn Backend {
         let mut all = self.registry.all();
-        all.find(|backend| backend.remote().is_some()).unwrap()
+        all.find(|backend| backend.url().is_some()).unwrap()
     }
 
     async fn sync(&self, gang: &PodGang) -> Result<(), BackendError> {
-        let fence = Fence::default();
-        let cluster = Cluster { writer: &self.writer, fence: &fence };
-        let gang =
-            Gang { object: gang, set: None, progress: &Progress::default(), objects: &Nothing };
-        self.backend().sync_pod_gang(gang, cluster).await
+        let gang = GangInput {
+            object: gang,
+            set: None,
+            progress: &PodProgress::default(),
+            objects: &Nothing,
+        };
+        let (fence, outside) = (&Fence::default(), &Outside::default());
+        let call = CallContext { writer: &self.writer, fence, outside };
+        self.backend().sync_pod_gang(gang, call).await
+    }
+
+    /// Reports that the gang `n/g` no longer exists.
+    async fn deleted(&self) -> Result<(), BackendError> {
+        let (fence, outside) = (&Fence::default(), &Outside::default());
+        let call = CallContext { writer: &self.writer, fence, outside };
+        self.backend().pod_gang_deleted(&ObjectKey::new("n", "g"), None, call).await
     }
 
     async fn prepare(&self) -> Result<Value, BackendError> {
         let mut pod = json!({ "metadata": { "namespace": "n", "generateName": "p-" }, "spec": {} });
         let draft = pod.clone();
-        let pods = Pods { draft: &draft, gang: None, set: None, objects: &Nothing };
+        let outside = &Outside::default();
+        let pods = NewPods { draft: &draft, gang: None, set: None, objects: &Nothing, outside };
         let prepared = self.backend().prepare_pods(pods).await?;
         prepared.apply(0, &mut pod);
         Ok(pod)
@@ -197,17 +211,15 @@ async fn a_gang_that_is_gone_is_told_once_with_the_life_that_was_known() {
     let pki = Pki::new("gone");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
-    let remote = operator.backend().remote().unwrap();
-    let key = ObjectKey::new("n", "g");
-    remote.pod_gang_gone(&key).await.unwrap();
+    operator.deleted().await.unwrap();
     assert_eq!(program.asked("PodGangDeleted"), [] as [Value; 0], "it was never told");
 
     operator.sync(&gang("g", "life-1", 1)).await.unwrap();
     program.behave(Behaviour::Text(StatusCode::SERVICE_UNAVAILABLE, String::new()));
-    remote.pod_gang_gone(&key).await.unwrap_err();
+    operator.deleted().await.unwrap_err();
     program.behave(Behaviour::Good);
-    remote.pod_gang_gone(&key).await.unwrap();
-    remote.pod_gang_gone(&key).await.unwrap();
+    operator.deleted().await.unwrap();
+    operator.deleted().await.unwrap();
     let told = program.asked("PodGangDeleted");
     assert_eq!(told.len(), 2, "once in vain, once heard");
     assert_eq!(told[1]["podGangUID"], "life-1");
@@ -428,11 +440,10 @@ async fn a_program_that_answers_again_is_noticed() {
     let pki = Pki::new("again");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
-    let remote = operator.backend().remote().unwrap();
     program.behave(Behaviour::Text(StatusCode::SERVICE_UNAVAILABLE, String::new()));
     operator.prepare().await.unwrap_err();
     program.behave(Behaviour::Good);
-    in_time(remote.recovered()).await;
+    in_time(operator.backend().recovered()).await;
     operator.prepare().await.unwrap();
 }
 
@@ -459,6 +470,5 @@ async fn a_program_that_is_restarted_in_the_middle_loses_nothing() {
     }
     let path = "POST /apis/crew.example.com/v1/namespaces/n/crews".to_owned();
     assert_eq!(crews, BTreeMap::from([(path, vec![json!(2); 6])]));
-    let remote = operator.backend().remote().unwrap();
-    remote.pod_gang_gone(&ObjectKey::new("n", "g")).await.unwrap();
+    operator.deleted().await.unwrap();
 }

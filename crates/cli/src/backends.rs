@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use grove_backends::{Backend, Capabilities, Objects, Registry, SchedulerObject};
+use grove_backends::{Backend, Capabilities, Registry, SchedulerObject, SchedulerObjects};
 use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Presence;
@@ -48,7 +48,7 @@ impl Served {
 }
 
 /// Only whether kinds are served is known, not what there is of them.
-impl Objects for Served {
+impl SchedulerObjects for Served {
     fn get(&self, _: &Resource, _: &ObjectKey) -> Option<Arc<SchedulerObject>> {
         None
     }
@@ -100,13 +100,8 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     async fn of(backend: &'a dyn Backend, served: &Served) -> Self {
-        let endpoint = match backend.remote() {
-            None => None,
-            Some(remote) => {
-                let problem = remote.describe().await.err().map(|error| error.to_string());
-                Some((remote.url(), problem))
-            }
-        };
+        let problem = backend.check().await.err().map(|error| error.to_string());
+        let endpoint = backend.url().map(|url| (url, problem));
         let kind = |one: Resource| {
             (format!("{}/{} {}", one.group, one.version, one.plural), served.is_served(&one))
         };

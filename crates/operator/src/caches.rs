@@ -10,7 +10,7 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
     PodGang, labels, names,
 };
-use grove_backends::{Backend, Cached, Ended, Progress, Registry};
+use grove_backends::{PodProgress, Registry, SchedulerCaches, SucceededPods};
 use grove_core::gang::{self, GangPods};
 use grove_core::layout::Layout;
 use grove_core::pods;
@@ -74,7 +74,7 @@ pub(crate) struct Stores {
     /// Topologies of which the operator manages one.
     pub(crate) topologies: Store<Object<ClusterTopology>>,
     /// Objects of the schedulers.
-    pub(crate) scheduler_objects: Cached,
+    pub(crate) scheduler_objects: SchedulerCaches,
     /// ResourceClaims and their templates.
     pub(crate) claims: claims::Cached,
     /// Only when the operator was told to care for them.
@@ -210,9 +210,9 @@ impl Stores {
         let (revisions_by_set, revisions_by_replica) = index_by_set(&mut revisions);
         let mut pods = caches.declare::<Pod>(managed(PODS));
         let pods_by_clique = pods.index(|meta| meta.owner_uid().map(ToString::to_string));
-        let follows_pods = backends.all().any(Backend::follows_pods);
-        let pods_by_gang =
-            follows_pods.then(|| pods.index(|meta| gang_of(meta).map(|gang| gang.to_string())));
+        let pods_by_gang = backends
+            .count_pods()
+            .then(|| pods.index(|meta| gang_of(meta).map(|gang| gang.to_string())));
         let compute_domains = mnnvl.then(|| {
             let declared = caches.declare(managed(Resource::of::<ComputeDomain>())).optional();
             indexed(caches, declared)
@@ -244,7 +244,7 @@ impl Stores {
             },
             bindings: all_seen(caches, Resource::of::<ClusterTopologyBinding>()),
             topologies: all_seen(caches, Resource::of::<ClusterTopology>()),
-            scheduler_objects: Cached::start(caches, backends),
+            scheduler_objects: SchedulerCaches::start(caches, backends),
         }
     }
 
@@ -288,19 +288,20 @@ impl Stores {
         )
     }
 
-    /// How far the pods of a gang are, for backends that follow them.
-    pub(crate) fn progress(&self, gang: &Object<PodGang>) -> Progress {
+    /// The progress of the pods of a gang, for schedulers that count them.
+    pub(crate) fn progress(&self, gang: &Object<PodGang>) -> PodProgress {
         let namespace = &gang.meta.key.namespace;
-        let ended = gang.object.spec.pod_groups.iter().filter_map(|member| {
+        let succeeded = gang.object.spec.pod_groups.iter().filter_map(|member| {
             let clique = self.cliques.get(namespace, &member.name)?;
             let pods = self.pods_of(&clique.meta.uid);
             let indices = pods::ended(pods.iter().map(|pod| &pod.observed));
             let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
-            let left = wanted.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
-            (!indices.is_empty()).then(|| (member.name.clone(), Ended { indices, left }))
+            let remaining = wanted.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
+            (!indices.is_empty())
+                .then(|| (member.name.clone(), SucceededPods { indices, remaining }))
         });
         let released = gang::is_initialized(&gang.object) && !self.gang_pods(gang).gated;
-        Progress { released, ended: ended.collect() }
+        PodProgress { released, succeeded: succeeded.collect() }
     }
 
     /// Until when a recreated gang waits for its former pods, those of former cliques included.

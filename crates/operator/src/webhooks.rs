@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use grove_api::field_error::FieldError;
 use grove_api::{PodCliqueSet, labels};
-use grove_backends::{Cached, Registry};
+use grove_backends::{Registry, SchedulerCaches};
 use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
 use grove_runtime::admission::{Request, Verdict, Webhooks};
 use grove_runtime::clock::Clock;
@@ -72,7 +72,7 @@ pub(crate) fn webhooks(
 /// Who else has a say about a set.
 struct Schedulers {
     backends: Registry,
-    objects: Cached,
+    objects: SchedulerCaches,
 }
 
 fn default(request: &Request) -> Verdict {

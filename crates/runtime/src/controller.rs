@@ -6,8 +6,8 @@
 //! cache that has not caught up after half a minute is listed again; until it has, the key waits:
 //! deciding on a stale state is what the fence is there to prevent.
 //!
-//! A run that waits for somebody else's program says so ([`Attempt::outside`]) and then does not count
-//! against the number of runs at once: a slow program holds up its own keys, not those of others.
+//! A run that waits for another program does so through [`Outside`] and then does not count against the
+//! number of runs at once: a slow program delays its own keys only.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -50,37 +50,42 @@ pub struct Attempt<K> {
     pub failures: u32,
     /// To be passed to the writer with every write.
     pub fence: Fence,
-    outside: Arc<Outside>,
+    /// To be passed to whatever waits for another program.
+    pub outside: Outside,
 }
 
-impl<K> Attempt<K> {
-    /// Waits for something that this process has no hand in, and lets another key run meanwhile.
-    /// Whoever is waited for bounds how many are.
-    pub async fn outside<F: Future>(&self, waiting: F) -> F::Output {
-        let _place = Place::leave(self.outside.clone());
-        waiting.await
-    }
-}
+/// Lets other keys of a controller run while a run waits for another program.
+#[derive(Clone, Debug, Default)]
+pub struct Outside(Arc<Waiting>);
 
-/// How many runs wait for something outside.
+/// How many runs of a controller wait for another program.
 #[derive(Debug, Default)]
-struct Outside {
+struct Waiting {
     count: AtomicUsize,
     changed: Notify,
 }
 
-/// The place of a run that is taken again when it goes on.
-struct Place(Arc<Outside>);
-
-impl Place {
-    fn leave(outside: Arc<Outside>) -> Self {
-        outside.count.fetch_add(1, Ordering::AcqRel);
-        outside.changed.notify_one();
-        Self(outside)
+impl Outside {
+    /// Waits for something outside of this process, without counting against the number of runs at
+    /// once. The callee bounds how many runs wait for it.
+    pub async fn wait<F: Future>(&self, waiting: F) -> F::Output {
+        let _place = Place::leave(&self.0);
+        waiting.await
     }
 }
 
-impl Drop for Place {
+/// The place of a run, which the run takes again when it continues.
+struct Place<'a>(&'a Waiting);
+
+impl<'a> Place<'a> {
+    fn leave(waiting: &'a Waiting) -> Self {
+        waiting.count.fetch_add(1, Ordering::AcqRel);
+        waiting.changed.notify_one();
+        Self(waiting)
+    }
+}
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::AcqRel);
     }
@@ -101,7 +106,7 @@ pub struct Controller<K> {
     fences: Fences,
     /// Writes that a cache may not have seen yet, oldest first.
     unseen: VecDeque<Unseen>,
-    outside: Arc<Outside>,
+    outside: Outside,
 }
 
 struct Unseen {
@@ -147,7 +152,7 @@ impl<K: Key> Controller<K> {
             leadership,
             fences: caches.progress(),
             unseen: VecDeque::new(),
-            outside: Arc::default(),
+            outside: Outside::default(),
         }
     }
 
@@ -188,8 +193,8 @@ impl<K: Key> Controller<K> {
         let mut lost = std::pin::pin!(leadership.lost(&clock));
         let mut open = true;
         while open || !running.is_empty() {
-            let outside = self.outside.clone();
-            let inside = running.len().saturating_sub(outside.count.load(Ordering::Acquire));
+            let (outside, waiting) = (self.outside.clone(), self.outside.0.clone());
+            let inside = running.len().saturating_sub(waiting.count.load(Ordering::Acquire));
             let room = inside < self.concurrency;
             let deadline = self.unseen.front().map(|unseen| unseen.deadline);
             tokio::select! {
@@ -204,7 +209,7 @@ impl<K: Key> Controller<K> {
                 ticket = queue.take(), if open && room => {
                     running.push(attempt(ticket, self.name, outside, clock.now(), reconcile));
                 }
-                () = outside.changed.notified() => {}
+                () = waiting.changed.notified() => {}
             }
             self.metrics.queue_depth(self.name, self.queue.depth());
         }
@@ -328,7 +333,7 @@ impl<K: Key> Controller<K> {
 async fn attempt<K, R, F, E>(
     ticket: Ticket<K>,
     controller: &'static str,
-    outside: Arc<Outside>,
+    outside: Outside,
     started: Instant,
     reconcile: &R,
 ) -> Outcome<K, E>

@@ -3,7 +3,7 @@ use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::Progress;
+use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
 
 const GROUPS: fn() -> Resource = Resource::of::<PodGroup>;
@@ -62,7 +62,12 @@ fn inf(change: impl FnOnce(&mut Value)) -> PodGang {
 }
 
 fn plan(gang: &PodGang, set: &PodCliqueSet, objects: &Given) -> Result<Vec<Write>, BackendError> {
-    kai().plan(&Gang { object: gang, set: Some(set), progress: &Progress::default(), objects })
+    kai().plan(&GangInput {
+        object: gang,
+        set: Some(set),
+        progress: &PodProgress::default(),
+        objects,
+    })
 }
 
 /// The PodGroup that a plan creates.
@@ -249,7 +254,12 @@ fn what_cannot_be_mapped_is_said_and_the_topology_comes_before_the_queue() {
     for (gang, set, expected) in cases {
         let objects = Given::default();
         let error = kai()
-            .plan(&Gang { object: &gang, set, progress: &Progress::default(), objects: &objects })
+            .plan(&GangInput {
+                object: &gang,
+                set,
+                progress: &PodProgress::default(),
+                objects: &objects,
+            })
             .unwrap_err();
         assert_eq!(error.to_string(), format!("scheduler backend \"kai-scheduler\": {expected}"));
         assert_eq!((error.reason(), error.class()), (MAPPING_FAILED, Class::Invalid));
@@ -326,10 +336,10 @@ fn groups_can_be_left_to_the_pod_grouper_of_kai() {
     let unnamed = set(&json!({}), &json!({}), &json!([]));
     let gang = inf(|gang| gang["metadata"]["annotations"] = json!({}));
     let objects = Given::default();
-    let handed = Gang {
+    let handed = GangInput {
         object: &gang,
         set: Some(&unnamed),
-        progress: &Progress::default(),
+        progress: &PodProgress::default(),
         objects: &objects,
     };
     assert_eq!(kai.plan(&handed).unwrap(), []);

@@ -6,7 +6,7 @@ use grove_runtime::store::Presence;
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::contract::{BackendError, Objects};
+use crate::contract::{BackendError, SchedulerObjects};
 
 /// What the cluster offers for gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ impl Api {
 
     /// The newest that is served, or nothing where none is. Fails while a kind is unknown on which the
     /// answer depends: pods without their group, or in a group of another version, cannot be corrected.
-    pub(super) fn served(objects: &dyn Objects) -> Result<Option<Self>, BackendError> {
+    pub(super) fn served(objects: &dyn SchedulerObjects) -> Result<Option<Self>, BackendError> {
         let newest = Self::newest(|kind| objects.presence(kind));
         newest.map_err(|unknown| BackendError::presence_unknown(NAME, &unknown))
     }
 
     /// The same where unknown kinds count as served, for what can be corrected later.
-    pub(super) fn assumed(objects: &dyn Objects) -> Option<Self> {
+    pub(super) fn assumed(objects: &dyn SchedulerObjects) -> Option<Self> {
         let newest = Self::newest(|kind| match objects.presence(kind) {
             Presence::Served | Presence::Unknown => Presence::Served,
             Presence::Absent => Presence::Absent,

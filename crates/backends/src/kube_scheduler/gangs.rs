@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::api::{Api, composites};
 use super::shape::{Composite, Form, Group, Shape, TEMPLATES};
-use crate::contract::{BackendError, Gang};
+use crate::contract::{BackendError, GangInput};
 use crate::objects::{SchedulerObject, converge, owner};
 
 const REASON: &str = "what the gang says";
@@ -40,7 +40,7 @@ pub(super) fn priority_class<'a>(
 
 /// The writes that are missing. A step waits for the one before it to be seen, so a plan may be a part. What
 /// cannot be done is told when everything else is.
-pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError> {
+pub(super) fn plan(gang: &GangInput<'_>, api: Api) -> Result<Vec<Write>, BackendError> {
     if Form::of(gang.object, api, gang.objects) == Form::Untold {
         let message = format!(
             "PodGang {} had pods before gangs were told to the scheduler: they are let go together and \
@@ -59,7 +59,7 @@ pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError
     builder.wait_for_former(&workload)?;
     let described = builder.changed_workload(&shape, &workload);
     let shape = if api.has_mutable_minima() {
-        shape.without_ended(gang.object, &gang.progress.ended)
+        shape.without_succeeded(gang.object, &gang.progress.succeeded)
     } else {
         shape
     };
@@ -85,7 +85,7 @@ pub(super) fn plan(gang: &Gang<'_>, api: Api) -> Result<Vec<Write>, BackendError
 }
 
 struct Builder<'a> {
-    gang: &'a Gang<'a>,
+    gang: &'a GangInput<'a>,
     api: Api,
     priority: Option<&'a str>,
 }

@@ -11,7 +11,7 @@ use grove_core::gang::is_initialized;
 use grove_runtime::resource::ObjectKey;
 
 use super::api::Api;
-use crate::contract::{Ended, Objects};
+use crate::contract::{SchedulerObjects, SucceededPods};
 
 /// Templates that fit into one list of a Workload.
 pub(super) const TEMPLATES: usize = 8;
@@ -37,7 +37,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    pub(super) fn of(gang: &PodGang, api: Api, objects: &dyn Objects) -> Self {
+    pub(super) fn of(gang: &PodGang, api: Api, objects: &dyn SchedulerObjects) -> Self {
         let (members, metadata) = (&gang.spec.pod_groups, &gang.metadata);
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let key = ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default());
@@ -124,7 +124,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn of(gang: &PodGang, api: Api, objects: &dyn Objects) -> Self {
+    pub(super) fn of(gang: &PodGang, api: Api, objects: &dyn SchedulerObjects) -> Self {
         let name = gang.metadata.name.as_deref().unwrap_or_default();
         let members = &gang.spec.pod_groups;
         let whole = required(gang.spec.topology_constraint.as_ref());
@@ -153,21 +153,25 @@ impl Shape {
         Self { groups: groups.into_iter().map(own).collect(), composites: Vec::new() }
     }
 
-    /// What the scheduler is told when some pods have ended well. It does not count them, and would let
+    /// What the scheduler is told when some pods have succeeded. It does not count them, and would let
     /// others wait for them that come in place of lost ones.
-    pub(super) fn without_ended(mut self, gang: &PodGang, ended: &BTreeMap<String, Ended>) -> Self {
-        if ended.is_empty() {
+    pub(super) fn without_succeeded(
+        mut self,
+        gang: &PodGang,
+        succeeded: &BTreeMap<String, SucceededPods>,
+    ) -> Self {
+        if succeeded.is_empty() {
             return self;
         }
         let members = &gang.spec.pod_groups;
         let mut over: Vec<String> = Vec::new();
         for group in self.groups.iter_mut().filter(|group| group.min_count > 0) {
             let left = if members.iter().any(|member| member.name == group.name) {
-                ended.get(&group.name).map_or(group.min_count, |ended| limited(ended.left))
+                succeeded.get(&group.name).map_or(group.min_count, |one| limited(one.remaining))
             } else {
                 // Of a flat gang the pods with the first indices.
                 group.min_count
-                    - limited(members.iter().map(|member| of_minimum(member, ended)).sum())
+                    - limited(members.iter().map(|member| of_minimum(member, succeeded)).sum())
             };
             if left == 0 {
                 over.push(group.name.clone());
@@ -316,9 +320,9 @@ fn tree(gang: &PodGang) -> Option<Shape> {
     shape.described()
 }
 
-/// How many pods of a member have ended that are in the group of the minima.
-fn of_minimum(member: &Member, ended: &BTreeMap<String, Ended>) -> u32 {
-    let indices = ended.get(&member.name).map(|ended| &*ended.indices).unwrap_or_default();
+/// How many pods of a member have succeeded that are in the group of the minima.
+fn of_minimum(member: &Member, succeeded: &BTreeMap<String, SucceededPods>) -> u32 {
+    let indices = succeeded.get(&member.name).map(|one| &*one.indices).unwrap_or_default();
     let counts = |index: &&u32| limited(**index) < member.min_replicas;
     u32::try_from(indices.iter().filter(counts).count()).unwrap_or(u32::MAX)
 }

@@ -3,8 +3,9 @@ use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::Progress;
+use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
+use grove_runtime::controller::Outside;
 
 fn gangs() -> KubeScheduler {
     KubeScheduler { gang_scheduling: true }
@@ -44,7 +45,8 @@ fn prepared(
 ) -> Result<Value, BackendError> {
     let labels = json!({ "grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0" });
     let draft = json!({ "metadata": { "namespace": "ns", "labels": labels } });
-    let pods = Pods { draft: &draft, gang: Some(&gang()), set: Some(set), objects };
+    let outside = &Outside::default();
+    let pods = NewPods { draft: &draft, gang: Some(&gang()), set: Some(set), objects, outside };
     let mut pod = json!({});
     kube.prepared(&pods)?.apply(index, &mut pod);
     Ok(pod["spec"].clone())
@@ -97,8 +99,8 @@ fn pods_are_held_back_while_a_kind_that_decides_about_their_group_is_unknown() {
         assert_eq!((error.reason(), error.class()), ("SchedulerApiUnknown", Class::Invalid));
         assert!(error.to_string().contains(&format!("{reported}.scheduling.k8s.io")), "{error}");
         let gang = gang();
-        let progress = Progress::default();
-        let gang = Gang { object: &gang, set: None, progress: &progress, objects: &cluster };
+        let progress = PodProgress::default();
+        let gang = GangInput { object: &gang, set: None, progress: &progress, objects: &cluster };
         assert_eq!(gangs().plan(&gang).unwrap_err().reason(), "SchedulerApiUnknown", "{case}");
         assert!(gangs().handling(gang.object, &cluster).is_some(), "{case}");
         let off = KubeScheduler { gang_scheduling: false };
@@ -140,16 +142,16 @@ fn minima_come_first_where_a_gang_has_several_members() {
     let of = |cluster: &Given| gangs().handling(&gang(), cluster);
     let [nothing, old, flat, tree] = clusters();
     assert_eq!(of(&nothing), None);
-    let split = Handling { minimum_first: true, by_index: true, gated_pods_block: true };
-    assert_eq!(of(&old), Some(Handling { gated_pods_block: false, ..split }));
+    let split = PodHandling { minimum_first: true, by_index: true, gated_pods_block: true };
+    assert_eq!(of(&old), Some(PodHandling { gated_pods_block: false, ..split }));
     assert_eq!(of(&flat), Some(split));
-    assert_eq!(of(&tree), Some(Handling { by_index: false, ..split }));
+    assert_eq!(of(&tree), Some(PodHandling { by_index: false, ..split }));
     let mut alone = gang();
     alone.spec.pod_groups.truncate(1);
     let handling = gangs().handling(&alone, &tree);
-    assert_eq!(handling, Some(Handling { gated_pods_block: true, ..Handling::default() }));
+    assert_eq!(handling, Some(PodHandling { gated_pods_block: true, ..PodHandling::default() }));
     let off = KubeScheduler { gang_scheduling: false };
-    assert_eq!(off.handling(&gang(), &tree), None);
+    assert!(off.pods().is_none());
 }
 
 #[test]
@@ -181,8 +183,8 @@ fn what_a_cluster_cannot_do_is_said() {
     let alone = set(&json!({ "cliques": [clique("a", 4, 2, required.clone())] }));
     let said = |set: &PodCliqueSet| {
         clusters().map(|cluster| {
-            let limits = gangs().limits(set, &cluster);
-            limits.iter().map(|limit| limit.reason).collect::<Vec<_>>().join(" ")
+            let limitations = gangs().limitations(set, &cluster);
+            limitations.iter().map(|one| one.reason).collect::<Vec<_>>().join(" ")
         })
     };
     let missing = "GangSchedulingNotServed";
@@ -212,10 +214,10 @@ fn what_a_cluster_cannot_do_is_said() {
         assert_eq!(said(set), *expected);
     }
     let off = KubeScheduler { gang_scheduling: false };
-    let limits = off.limits(&cases[1].0, &clusters()[3]);
-    assert_eq!(limits[0].reason, "TopologyIgnored");
-    assert!(limits[0].message.contains("spec.template.cliques[1].topologyConstraint"));
-    assert_eq!(off.limits(&cases[0].0, &clusters()[3]), []);
+    let limitations = off.limitations(&cases[1].0, &clusters()[3]);
+    assert_eq!(limitations[0].reason, "TopologyIgnored");
+    assert!(limitations[0].message.contains("spec.template.cliques[1].topologyConstraint"));
+    assert_eq!(off.limitations(&cases[0].0, &clusters()[3]), []);
 }
 
 #[test]
@@ -227,14 +229,14 @@ fn a_required_level_that_would_be_lost_is_refused_when_a_set_is_new() {
         "cliques": [clique("a", Value::Null), clique("b", Value::Null)] }));
     let [nothing, old, flat, tree] = clusters();
     for cluster in [&old, &flat] {
-        let refused = limits::judge(&lost, None, cluster).unwrap_err();
+        let refused = limitations::check(&lost, None, cluster).unwrap_err();
         assert!(refused.starts_with("spec.template.cliques[1].topologyConstraint: "), "{refused}");
         assert!(refused.contains("feature gates TopologyAwareWorkloadScheduling"), "{refused}");
-        assert_eq!(limits::judge(&lost, Some(&lost), cluster), Ok(()), "it is there already");
-        assert_eq!(limits::judge(&kept, None, cluster), Ok(()));
+        assert_eq!(limitations::check(&lost, Some(&lost), cluster), Ok(()), "it is there already");
+        assert_eq!(limitations::check(&kept, None, cluster), Ok(()));
     }
     for cluster in [&nothing, &tree] {
-        assert_eq!(limits::judge(&lost, None, cluster), Ok(()));
+        assert_eq!(limitations::check(&lost, None, cluster), Ok(()));
     }
 }
 
@@ -243,9 +245,13 @@ fn a_gang_that_no_workload_can_describe_says_so() {
     let cliques: Vec<Value> = (1..=65)
         .map(|min| json!({ "name": format!("c{min}"), "spec": { "replicas": min, "minAvailable": min } }))
         .collect();
-    let limits = gangs().limits(&set(&json!({ "cliques": cliques })), &clusters()[3]);
-    assert_eq!(limits[0].reason, "TooManyGroups");
-    assert!(limits[0].message.starts_with("spec.template.cliques: "), "{}", limits[0].message);
+    let limitations = gangs().limitations(&set(&json!({ "cliques": cliques })), &clusters()[3]);
+    assert_eq!(limitations[0].reason, "TooManyGroups");
+    assert!(
+        limitations[0].message.starts_with("spec.template.cliques: "),
+        "{}",
+        limitations[0].message
+    );
 }
 
 #[test]
@@ -260,7 +266,7 @@ fn a_gang_has_one_priority() {
     ];
     for (template, good) in cases {
         assert_eq!(
-            limits::judge(&set(&template), None, &Given::default()).is_ok(),
+            limitations::check(&set(&template), None, &Given::default()).is_ok(),
             good,
             "{template}"
         );

@@ -9,7 +9,7 @@ use grove_runtime::view::View;
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
 use serde_json::{Map, Value, json};
 
-use crate::contract::{BackendError, Gang, Preparation};
+use crate::contract::{BackendError, GangInput, Preparation};
 use crate::objects::{SchedulerObject, converge, owner};
 
 /// Why an answer is not acted on.
@@ -25,7 +25,7 @@ pub(super) enum Refused {
 pub(super) fn writes(
     backend: &str,
     kinds: &[Resource],
-    gang: &Gang<'_>,
+    gang: &GangInput<'_>,
     wanted: Vec<Value>,
 ) -> Result<Vec<Write>, Refused> {
     let mut names = BTreeSet::new();
@@ -64,7 +64,7 @@ pub(super) fn writes(
 /// An object as the gang's own: only what the backend has a say in, under the gang's ownership.
 fn own<'k>(
     kinds: &'k [Resource],
-    gang: &Gang<'_>,
+    gang: &GangInput<'_>,
     object: Value,
 ) -> Result<(&'k Resource, ObjectKey, Value), String> {
     let Value::Object(mut fields) = object else {

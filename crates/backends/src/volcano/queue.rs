@@ -9,12 +9,12 @@ use grove_api::foreign::volcano::{DEFAULT_QUEUE, QUEUE_OPEN, Queue};
 use grove_core::admission::syntax::dns_subdomain;
 use grove_runtime::resource::{ObjectKey, Resource};
 
-use crate::contract::{Gang, Objects};
+use crate::contract::{GangInput, SchedulerObjects};
 
 type Strings = BTreeMap<String, String>;
 
 /// The queue of a gang: what its set says, what the cliques of the set say, or the default one.
-pub(super) fn of(gang: &Gang<'_>) -> String {
+pub(super) fn of(gang: &GangInput<'_>) -> String {
     let own = || named(gang.object.metadata.annotations.as_ref());
     let of_set = gang.set.and_then(|set| {
         let of_cliques =
@@ -33,7 +33,7 @@ fn of_clique(annotations: &Strings) -> Option<&str> {
 }
 
 /// Whether a set names one queue at most, and that queue takes workloads.
-pub(super) fn check(set: &PodCliqueSet, objects: &dyn Objects) -> Result<(), String> {
+pub(super) fn check(set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Result<(), String> {
     let of_set = named(set.metadata.annotations.as_ref());
     if let Some(queue) = of_set {
         valid(format!("metadata.annotations[{VOLCANO_QUEUE}]"), queue)?;

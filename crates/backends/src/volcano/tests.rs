@@ -5,7 +5,7 @@ use grove_runtime::write::Verb;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::Progress;
+use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
 
 fn groups() -> Resource {
@@ -49,7 +49,7 @@ fn volcano() -> Volcano {
 
 fn planned(gang: &PodGang, objects: &Given) -> Option<Verb> {
     let mut writes = volcano()
-        .plan(&Gang { object: gang, set: None, progress: &Progress::default(), objects })
+        .plan(&GangInput { object: gang, set: None, progress: &PodProgress::default(), objects })
         .unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
@@ -104,7 +104,12 @@ fn minima_of_zero_become_one_unless_the_group_has_some() {
 fn the_queue_is_that_of_the_set_or_of_its_cliques() {
     let of = |set: Option<&PodCliqueSet>| {
         let (gang, objects) = (gang(&[]), Given::default());
-        queue::of(&Gang { object: &gang, set, progress: &Progress::default(), objects: &objects })
+        queue::of(&GangInput {
+            object: &gang,
+            set,
+            progress: &PodProgress::default(),
+            objects: &objects,
+        })
     };
     let batch = json!({ annotations::VOLCANO_QUEUE: "cliques" });
     let by_clique = set(&json!({}), &json!({ "cliques": [{ "name": "a", "annotations": batch }] }));
@@ -215,7 +220,12 @@ fn pod_groups_of_other_owners_are_reported_and_not_taken_over() {
         Given::default().with(groups(), group)
     };
     let plan = |objects: &Given| {
-        volcano().plan(&Gang { object: &gang, set: None, progress: &Progress::default(), objects })
+        volcano().plan(&GangInput {
+            object: &gang,
+            set: None,
+            progress: &PodProgress::default(),
+            objects,
+        })
     };
     let owner = |kind: &str, name: &str, uid: &str| json!([{ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true }]);
     let ours = json!({

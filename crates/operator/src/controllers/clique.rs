@@ -13,7 +13,7 @@ mod wake;
 
 use grove_api::error_code::ErrorCode;
 use grove_api::{PodClique, labels};
-use grove_backends::{Pods, Preparation};
+use grove_backends::{NewPods, Preparation};
 use grove_core::status::Outcome;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::plan::act;
@@ -29,7 +29,7 @@ pub(crate) use self::decide::NAME;
 use self::decide::{Decision, Setup, decide, report};
 use self::observe::{Observed, observe};
 use super::claims::RESOURCE_CLAIMS;
-use super::context::{Context, ask};
+use super::context::Context;
 use super::error::{self, ReconcileError};
 use super::events;
 use crate::caches::PODS;
@@ -129,13 +129,14 @@ async fn prepare(
     let place = observed.place.as_ref();
     let gang = draft["metadata"]["labels"][labels::POD_GANG].as_str().unwrap_or_default();
     let gang = context.stores.gangs.get(&observed.clique.meta.key.namespace, gang);
-    let pods = Pods {
+    let pods = NewPods {
         draft,
         gang: gang.as_ref().map(|gang| &gang.object),
         set: place.map(|place| &place.set.object),
         objects: &context.stores.scheduler_objects,
+        outside: &attempt.outside,
     };
-    let prepared = ask(attempt, backend, backend.prepare_pods(pods)).await;
+    let prepared = backend.prepare_pods(pods).await;
     prepared.map_err(|error| ReconcileError::of_backend(code, &error, attempt.failures))
 }
 

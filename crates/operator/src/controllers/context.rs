@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use grove_backends::{Backend, Registry};
-use grove_runtime::controller::{Attempt, Due};
+use grove_backends::Registry;
+use grove_runtime::controller::Due;
 use grove_runtime::events::Recorder;
 use grove_runtime::process::Env;
 use grove_runtime::report::{Pace, Reporter};
@@ -49,13 +48,4 @@ impl Context {
         let deadline = deadline.map(|end| now + wait(end));
         due.into_iter().chain(deadline).min()
     }
-}
-
-/// Waits for a backend. Keys of other schedulers do not wait for one that is a program of its own.
-pub(crate) async fn ask<K, T>(
-    attempt: &Attempt<K>,
-    backend: &dyn Backend,
-    call: BoxFuture<'_, T>,
-) -> T {
-    if backend.remote().is_some() { attempt.outside(call).await } else { call.await }
 }

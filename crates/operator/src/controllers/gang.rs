@@ -5,7 +5,7 @@ mod wake;
 
 use grove_api::PodGang;
 use grove_api::error_code::ErrorCode;
-use grove_backends::{Backend, BackendError, Cluster, Gang, Progress};
+use grove_backends::{BackendError, CallContext, GangInput, PodProgress};
 use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::events::Severity;
@@ -14,7 +14,7 @@ use grove_runtime::resource::ObjectKey;
 
 pub(crate) use self::wake::queue;
 
-use super::context::{Context, ask};
+use super::context::Context;
 use super::error::{ReconcileError, TRANSIENT_FAILURES};
 use super::events;
 use super::problems::{BackendProblem, GangKey};
@@ -25,34 +25,35 @@ pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
+    let Attempt { fence, outside, .. } = &attempt;
+    let call = CallContext { writer: &context.writer, fence, outside };
     let Some(gang) = context.stores.gangs.store.get(&attempt.key) else {
         context.reporter.forget((PodGang::KIND, &attempt.key));
         context.problems.forget_gang(&attempt.key);
-        let remotes = context.backends.all().filter_map(Backend::remote);
-        for remote in remotes {
-            let told = attempt.outside(remote.pod_gang_gone(&attempt.key)).await;
-            told.map_err(|error| ReconcileError::failed(ErrorCode::DeletePodGangs, &error))?;
+        for backend in context.backends.all() {
+            let deleted = backend.pod_gang_deleted(&attempt.key, None, call).await;
+            deleted.map_err(|error| ReconcileError::failed(ErrorCode::DeletePodGangs, &error))?;
         }
         return Ok(None);
     };
     let backend = context.backends.for_gang(&gang.object);
-    let cluster = Cluster { writer: &context.writer, fence: &attempt.fence };
     let set = set_of(&gang.meta).and_then(|set| context.stores.sets.get(&set));
     let set = set.filter(|set| gang.meta.is_controlled_by(&set.meta.uid));
-    let progress =
-        if backend.follows_pods() { context.stores.progress(&gang) } else { Progress::default() };
+    let progress = match backend.pods() {
+        Some(_) => context.stores.progress(&gang),
+        None => PodProgress::default(),
+    };
     let done = if gang.meta.deleting {
-        backend.pod_gang_deleted(&gang.object, cluster)
+        backend.pod_gang_deleted(&attempt.key, Some(&gang.object), call).await
     } else {
-        let handed = Gang {
+        let input = GangInput {
             object: &gang.object,
             set: set.as_ref().map(|set| &set.object),
             progress: &progress,
             objects: &context.stores.scheduler_objects,
         };
-        backend.sync_pod_gang(handed, cluster)
+        backend.sync_pod_gang(input, call).await
     };
-    let done = ask(&attempt, backend, done).await;
     if let Some(set) = &set {
         let key = GangKey { set: set.meta.key.clone(), name: gang.meta.key.name.to_string() };
         context.problems.record_gang(&key, problem(&done, attempt.failures));

@@ -140,14 +140,14 @@ fn limit(context: &Context, set: &PodCliqueSet, children: &Children) -> Option<B
     let mut cliques = set.spec.template.cliques.iter();
     let name = cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name());
     let backend = context.backends.for_pods(name)?;
-    let mut limits = backend.limits(set, &context.stores.scheduler_objects);
+    let mut limitations = backend.limitations(set, &context.stores.scheduler_objects);
     // Only the default can become another one, and only where there are several.
     if name.is_none() && context.backends.all().count() > 1 {
         let pods = children.cliques.values().flat_map(|one| context.stores.pods_of(&one.meta.uid));
-        limits.extend(decide::left_behind(pods, backend.name()));
+        limitations.extend(decide::left_behind(pods, backend.name()));
     }
-    let messages: Vec<_> = limits.iter().map(|limit| limit.message.as_str()).collect();
-    let (reason, message) = (limits.first()?.reason.into(), messages.join("; "));
+    let messages: Vec<_> = limitations.iter().map(|one| one.message.as_str()).collect();
+    let (reason, message) = (limitations.first()?.reason.into(), messages.join("; "));
     Some(BackendProblem { reason, message })
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
-use grove_backends::{Backend, BackendError, Capabilities, Objects, Pods, Preparation};
+use grove_backends::{Backend, BackendError, Capabilities, NewPods, Preparation, SchedulerObjects};
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn schedulers() -> Schedulers {
     let default_profile_name = DEFAULT_SCHEDULER.to_owned();
     let backends = Registry::new(&Scheduler { profiles, default_profile_name }, &Env::system());
     let backends = backends.unwrap();
-    Schedulers { backends, objects: Cached::default() }
+    Schedulers { backends, objects: SchedulerCaches::default() }
 }
 
 fn context() -> Context {
@@ -103,11 +103,14 @@ impl Backend for Incapable {
         DEFAULT_SCHEDULER
     }
 
-    fn capabilities(&self, _: &dyn Objects) -> Capabilities {
+    fn capabilities(&self, _: &dyn SchedulerObjects) -> Capabilities {
         unreachable!("admission does not compare schedulers")
     }
 
-    fn prepare_pods<'a>(&'a self, _: Pods<'a>) -> BoxFuture<'a, Result<Preparation, BackendError>> {
+    fn prepare_pods<'a>(
+        &'a self,
+        _: NewPods<'a>,
+    ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async { Ok(Preparation::default()) })
     }
 
@@ -115,7 +118,7 @@ impl Backend for Incapable {
         &'a self,
         _: &'a PodCliqueSet,
         old: Option<&'a PodCliqueSet>,
-        _: &'a dyn Objects,
+        _: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
         let verdict = match old.map(|old| old.spec.replicas) {
             None => Err("no new sets here".to_owned()),
@@ -131,7 +134,7 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
     let backends = Registry::of(vec![Arc::new(Incapable)], DEFAULT_SCHEDULER).unwrap();
-    let incapable = Schedulers { backends, objects: Cached::default() };
+    let incapable = Schedulers { backends, objects: SchedulerCaches::default() };
     for (operation, old, reason) in
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {

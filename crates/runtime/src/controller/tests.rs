@@ -96,7 +96,7 @@ fn world(script: Script, writes: u64) -> World {
             let now = clock.now();
             async move {
                 if attempt.key.starts_with("slow") {
-                    attempt.outside(std::future::pending::<()>()).await;
+                    attempt.outside.wait(std::future::pending::<()>()).await;
                 }
                 match answer {
                     None => Ok(None),

@@ -2,7 +2,7 @@ use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::{Ended, Progress};
+use crate::contract::{PodProgress, SucceededPods};
 use crate::objects::testkit::Given;
 
 fn gang(members: &[(&str, i32)], change: impl FnOnce(&mut Value)) -> PodGang {
@@ -36,18 +36,18 @@ fn outcome(gang: &PodGang, api: Api, objects: &Given) -> Result<Vec<Write>, Back
     outcome_with(gang, api, objects, &[])
 }
 
-/// The same when pods of members have ended: which ones, and how many are left.
+/// The same when pods of members have succeeded: which ones, and how many remain.
 fn outcome_with(
     gang: &PodGang,
     api: Api,
     objects: &Given,
-    ended: &[(&str, &[u32], u32)],
+    succeeded: &[(&str, &[u32], u32)],
 ) -> Result<Vec<Write>, BackendError> {
-    let ended = ended.iter().map(|(member, indices, left)| {
-        ((*member).to_owned(), Ended { indices: indices.to_vec(), left: *left })
+    let succeeded = succeeded.iter().map(|(member, indices, remaining)| {
+        ((*member).to_owned(), SucceededPods { indices: indices.to_vec(), remaining: *remaining })
     });
-    let progress = &Progress { released: true, ended: ended.collect() };
-    plan(&Gang { object: gang, set: None, progress, objects }, api)
+    let progress = &PodProgress { released: true, succeeded: succeeded.collect() };
+    plan(&GangInput { object: gang, set: None, progress, objects }, api)
 }
 
 fn planned(gang: &PodGang, api: Api, objects: &Given) -> Vec<Write> {
@@ -124,8 +124,8 @@ fn the_root_of_a_tree_waits_until_the_pods_are_released() {
     objects.objects.retain(|(resource, _), _| *resource != composites());
     let told = |released| {
         let serve = serve();
-        let progress = &Progress { released, ..Progress::default() };
-        let gang = Gang { object: &serve, set: None, progress, objects: &objects };
+        let progress = &PodProgress { released, ..PodProgress::default() };
+        let gang = GangInput { object: &serve, set: None, progress, objects: &objects };
         let writes = plan(&gang, Api::Composite).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };
@@ -216,9 +216,9 @@ fn a_composite_does_not_wait_for_one_below_that_is_over() {
             "podGroupNames": ["serve-0-d-0-leader", "serve-0-d-0-worker"],
         }]);
     });
-    let told = |ended: &[(&str, &[u32], u32)]| {
+    let told = |succeeded: &[(&str, &[u32], u32)]| {
         let (objects, _) = settled(&nested, Api::Composite);
-        let writes = outcome_with(&nested, Api::Composite, &objects, ended).unwrap();
+        let writes = outcome_with(&nested, Api::Composite, &objects, succeeded).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };
     let (leader, worker) =
@@ -272,9 +272,9 @@ fn pods_that_ended_well_are_not_waited_for() {
         ("where nothing can be changed", Api::V1alpha2, &[(worker, &[0, 1], 2)], none),
     ];
     let gang = gang(&[(leader, 1), (worker, 3)], |_| {});
-    for (what, api, ended, expected) in cases {
+    for (what, api, succeeded, expected) in cases {
         let (objects, _) = settled(&gang, api);
-        let writes = outcome_with(&gang, api, &objects, ended).unwrap();
+        let writes = outcome_with(&gang, api, &objects, succeeded).unwrap();
         let told = writes.iter().map(|write| {
             let (verb, kind, name) = (write.verb.as_str(), &write.resource.kind, &write.key.name);
             let count = match &write.verb {

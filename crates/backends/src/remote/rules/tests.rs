@@ -3,7 +3,7 @@ use grove_api::pod_gang::PodGangSpec;
 use grove_runtime::class::{Class, Classed};
 
 use super::*;
-use crate::contract::Progress;
+use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
 
 const CREWS: Resource = Resource::namespaced("crew.example.com", "v1", "crews", "Crew");
@@ -39,7 +39,7 @@ fn stored(name: &str, uid: &str) -> Value {
 
 fn writes_for(objects: &Given, wanted: Vec<Value>) -> Result<Vec<Write>, Refused> {
     let gang = gang();
-    let gang = Gang { object: &gang, set: None, progress: &Progress::default(), objects };
+    let gang = GangInput { object: &gang, set: None, progress: &PodProgress::default(), objects };
     writes("crew", &[CREWS], &gang, wanted)
 }
 

@@ -75,18 +75,18 @@ pub(super) struct Surplus {
 
 /// How the pods of the gang are handled at `now`.
 pub(super) fn handling(observed: &Observed, now: Timestamp) -> PodHandling {
-    let Some(Counted { handling, pods, minimum, former_pods }) = observed.counted else {
+    let Some(Counted { rules, pods, minimum, former_pods }) = observed.counted else {
         return PodHandling::default();
     };
-    let is_first = gang::creates_minimum_first(handling.minimum_first, pods);
+    let is_first = gang::creates_minimum_first(rules.minimum_first, pods);
     let surplus = Surplus {
         held_from: minimum.filter(|_| is_first),
-        kept_below: minimum.filter(|_| handling.by_index).unwrap_or_default(),
+        kept_below: minimum.filter(|_| rules.by_index).unwrap_or_default(),
     };
     let gated_until = former_pods.map(|gone_by| gone_by + LOST_NODE_DELAY);
     PodHandling {
         surplus,
-        ungate_first: handling.gated_pods_block && pods.waiting,
+        ungate_first: rules.gated_pods_block && pods.waiting,
         gated_until: gated_until.filter(|until| now < *until),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
-use grove_backends::{Handling, Registry};
+use grove_backends::{PodHandling, Registry};
 use grove_core::children::resource_claims::{self, PodClaims};
 use grove_core::gang::{self, GangPods};
 use grove_core::layout::{self, Layout};
@@ -44,7 +44,7 @@ pub(super) struct Observed {
 /// The gang of a PodClique, whose pods the scheduler counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
-    pub(super) handling: Handling,
+    pub(super) rules: PodHandling,
     pub(super) pods: GangPods,
     /// Minimum of the PodClique.
     pub(super) minimum: Option<u32>,
@@ -138,15 +138,14 @@ fn counted(
     clique: &str,
     gang: &Object<PodGang>,
 ) -> Option<Counted> {
-    let backend = backends.for_gang(&gang.object);
-    let handling = backend.handling(&gang.object, &stores.scheduler_objects)?;
+    let rules = backends.pod_handling(&gang.object, &stores.scheduler_objects)?;
     let members = &gang.object.spec.pod_groups;
     let member = members.iter().find(|member| member.name == clique);
     let needed: i32 = members.iter().map(|member| member.min_replicas).sum();
     // The scheduler cannot place a part of a single pod.
     let former_pods = (needed > 1).then(|| stores.restarts_after(&gang.meta.key)).flatten();
     Some(Counted {
-        handling,
+        rules,
         pods: stores.gang_pods(gang),
         minimum: member.and_then(|member| u32::try_from(member.min_replicas).ok()),
         former_pods,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use grove_api::pod_clique::PodCliqueStatus;
 use grove_api::pod_gang::NamespacedName;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
-use grove_backends::{Backend, Registry, SchedulerObject};
+use grove_backends::{Registry, SchedulerObject};
 use grove_core::gang::is_initialized;
 use grove_core::update;
 use grove_runtime::object::Object;
@@ -48,7 +48,7 @@ pub(crate) fn queue(
     table.on(&stores.pods, why, ChildChange, by(|pod: &Pod| pod.observed.scheduled), move |pod| {
         pod.gang().map(|gang| keys(of_base.waiting_for(&gang))).unwrap_or_default()
     });
-    if backends.all().any(Backend::follows_pods) {
+    if backends.count_pods() {
         let (of_gang, backends) = (stores.clone(), backends.clone());
         let why = "a pod of the gang was scheduled: pods above the minimum and recreated pods wait for it";
         table.on(
@@ -58,7 +58,7 @@ pub(crate) fn queue(
             by(|pod: &Pod| pod.observed.scheduled),
             move |pod| {
                 let gang = pod.gang().and_then(|gang| of_gang.gangs.store.get(&gang));
-                let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
+                let gang = gang.filter(|gang| backends.for_gang(&gang.object).pods().is_some());
                 gang.map(|gang| of_gang.unfinished_members(&gang)).unwrap_or_default()
             },
         );

@@ -1,7 +1,7 @@
 //! What wakes a PodGang.
 
 use grove_api::PodGang;
-use grove_backends::{Backend, Registry, SchedulerObject};
+use grove_backends::{Registry, SchedulerObject};
 use grove_core::pods::Phase;
 use grove_runtime::object::Object;
 use grove_runtime::process::{Env, Stage};
@@ -30,12 +30,12 @@ pub(crate) fn queue(
     table.on(&stores.sets, why, ChildChange, by(set_facts), move |set| {
         of_set.gangs.of(&set.meta.key).iter().map(|gang| gang.meta.key.clone()).collect()
     });
-    if backends.all().any(Backend::follows_pods) {
+    if backends.count_pods() {
         let (gangs, backends) = (stores.gangs.store.clone(), backends.clone());
         let why = "the last gate was lifted, or a pod succeeded, for backends that count pods";
         table.on(&stores.pods, why, ChildChange, by(pod_facts), move |pod| {
             let gang = pod.gang().and_then(|gang| gangs.get(&gang));
-            let gang = gang.filter(|gang| backends.for_gang(&gang.object).follows_pods());
+            let gang = gang.filter(|gang| backends.for_gang(&gang.object).pods().is_some());
             gang.into_iter().map(|gang| gang.meta.key.clone()).collect()
         });
         table.reads(&stores.cliques.store, "find the pods of a gang, which wake it");

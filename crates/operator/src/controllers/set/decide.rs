@@ -10,7 +10,7 @@ use grove_api::error_code::{ErrorCode, LastError};
 use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::pod_clique_set::PodCliqueSetStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finalizers};
-use grove_backends::Limit;
+use grove_backends::Limitation;
 use grove_core::children::owner;
 use grove_core::layout::Layout;
 use grove_core::replicas::{SetReplica, set_replica};
@@ -230,7 +230,10 @@ fn judge(
 }
 
 /// Pods that were made for another scheduler than new ones are.
-pub(super) fn left_behind(pods: impl Iterator<Item = Arc<Pod>>, scheduler: &str) -> Option<Limit> {
+pub(super) fn left_behind(
+    pods: impl Iterator<Item = Arc<Pod>>,
+    scheduler: &str,
+) -> Option<Limitation> {
     let mut others = BTreeMap::<String, usize>::new();
     for pod in pods.filter(|pod| *pod.scheduler != *scheduler) {
         *others.entry(pod.scheduler.to_string()).or_default() += 1;
@@ -245,7 +248,7 @@ pub(super) fn left_behind(pods: impl Iterator<Item = Arc<Pod>>, scheduler: &str)
          delete them to have them recreated",
         others.join(", ")
     );
-    Some(Limit { reason: "PodsOfAnotherScheduler", message })
+    Some(Limitation { reason: "PodsOfAnotherScheduler", message })
 }
 
 #[cfg(test)]

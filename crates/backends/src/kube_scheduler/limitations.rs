@@ -11,16 +11,16 @@ use grove_core::layout::{Layout, min_available};
 use super::NAME;
 use super::api::Api;
 use super::shape::{Form, TEMPLATES};
-use crate::contract::{Limit, Objects};
+use crate::contract::{Limitation, SchedulerObjects};
 
 const COMPOSITES: &str = "enable the feature gates TopologyAwareWorkloadScheduling and CompositePodGroup \
                           and the API version scheduling.k8s.io/v1alpha3";
 
 /// Whether gangs of a set can be told to the scheduler. What existed before is not refused.
-pub(super) fn judge(
+pub(super) fn check(
     set: &PodCliqueSet,
     old: Option<&PodCliqueSet>,
-    objects: &dyn Objects,
+    objects: &dyn SchedulerObjects,
 ) -> Result<(), String> {
     one_priority(set)?;
     let Some(api) = Api::assumed(objects).filter(|_| old.is_none()) else { return Ok(()) };
@@ -54,14 +54,14 @@ fn one_priority(set: &PodCliqueSet) -> Result<(), String> {
 }
 
 /// What is done for a set only in part.
-pub(super) fn limits(
+pub(super) fn limitations(
     set: &PodCliqueSet,
-    objects: &dyn Objects,
+    objects: &dyn SchedulerObjects,
     gang_scheduling: bool,
-) -> Vec<Limit> {
+) -> Vec<Limitation> {
     let constraints = constraints(set);
     let Some(api) = Api::assumed(objects).filter(|_| gang_scheduling) else {
-        let not_served = gang_scheduling.then(|| Limit {
+        let not_served = gang_scheduling.then(|| Limitation {
             reason: "GangSchedulingNotServed",
             message: "gangScheduling is on, but the API server serves no PodGroups of \
                       scheduling.k8s.io (v1beta1, or v1alpha2 of 1.36): enable the feature gate \
@@ -69,7 +69,7 @@ pub(super) fn limits(
                       placed one by one"
                 .to_owned(),
         });
-        let ignored = (!constraints.is_empty()).then(|| Limit {
+        let ignored = (!constraints.is_empty()).then(|| Limitation {
             reason: "TopologyIgnored",
             message: format!(
                 "{}: the scheduler knows places in the topology only with gangScheduling: true in \
@@ -79,7 +79,7 @@ pub(super) fn limits(
         });
         return not_served.into_iter().chain(ignored).collect();
     };
-    let mut limits = Vec::new();
+    let mut limitations = Vec::new();
     let form = form(set, api, objects);
     if form == Form::Flat && api == Api::Composite {
         let message = format!(
@@ -87,7 +87,7 @@ pub(super) fn limits(
              side, in at most {TEMPLATES} parts, and these are more: one group has the minima of all of \
              them. Give some cliques the same minAvailable"
         );
-        limits.push(Limit { reason: "TooManyGroups", message });
+        limitations.push(Limitation { reason: "TooManyGroups", message });
     }
     let lost = lost_levels(set, api, objects);
     if !lost.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn limits(
             "{}: not enforced, because the API server serves no CompositePodGroups: {COMPOSITES}",
             lost.join(", ")
         );
-        limits.push(Limit { reason: "TopologyPartiallyEnforced", message });
+        limitations.push(Limitation { reason: "TopologyPartiallyEnforced", message });
     }
     let whole = set.spec.template.topology_constraint.as_ref();
     let mut cliques = set.spec.template.cliques.iter();
@@ -105,7 +105,7 @@ pub(super) fn limits(
             "spec.template.topologyConstraint: pods above minAvailable are packed apart from the \
              others, because the API server serves no CompositePodGroups: {COMPOSITES}"
         );
-        limits.push(Limit { reason: "TopologyPartiallyEnforced", message });
+        limitations.push(Limitation { reason: "TopologyPartiallyEnforced", message });
     }
     let cliques = set.spec.template.cliques.iter().enumerate();
     let may_end = cliques.filter(|(_, clique)| clique.spec.pod_spec.may_end());
@@ -118,26 +118,26 @@ pub(super) fn limits(
              the minimum of a PodGroup cannot be lowered: Kubernetes 1.37 can",
             may_end.join(", ")
         );
-        limits.push(Limit { reason: "EndedPodsHoldUpOthers", message });
+        limitations.push(Limitation { reason: "EndedPodsHoldUpOthers", message });
     }
     let preferred: Vec<_> =
         constraints.into_iter().filter(|(_, constraint)| prefers(constraint)).collect();
     if !preferred.is_empty() {
         let message = format!("{}: the scheduler knows no preferred level", fields(&preferred));
-        limits.push(Limit { reason: "PreferredTopologyIgnored", message });
+        limitations.push(Limitation { reason: "PreferredTopologyIgnored", message });
     }
-    limits
+    limitations
 }
 
 /// How the gangs of a set would be told now. The base gang has every member that another gang has.
-fn form(set: &PodCliqueSet, api: Api, objects: &dyn Objects) -> Form {
+fn form(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> Form {
     let layout = Layout::of(set);
     let base = pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), NAME, None);
     Form::of(&base, api, objects)
 }
 
 /// The required levels below that of the set that one group for a whole gang cannot have.
-fn lost_levels(set: &PodCliqueSet, api: Api, objects: &dyn Objects) -> Vec<String> {
+fn lost_levels(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> Vec<String> {
     if form(set, api, objects) != Form::Flat {
         return Vec::new();
     }
