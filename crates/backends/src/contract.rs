@@ -3,20 +3,18 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
-use grove_api::condition::bounded_text;
 use grove_api::{PodCliqueSet, PodGang, finalizers};
-use grove_runtime::class::{Class, Classed};
 use grove_runtime::controller::Outside;
 use grove_runtime::fence::Fence;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Presence;
-use grove_runtime::write::{Write, WriteError, Writer};
+use grove_runtime::write::{Write, Writer};
 use kube::Client;
 use serde_json::{Value, json};
 
+use crate::error::{BackendError, BackendFailure};
 use crate::objects::SchedulerObject;
 use crate::topology::TopologyPart;
 
@@ -261,19 +259,15 @@ pub trait SchedulerObjects: Send + Sync {
 
     /// Fails unless the cluster serves a kind that `backend` writes.
     fn require(&self, backend: &str, resource: &Resource) -> Result<(), BackendError> {
-        match self.presence(resource) {
-            Presence::Served => Ok(()),
-            Presence::Absent => Err(BackendError::not_served(backend, resource)),
-            Presence::Unknown => Err(BackendError::presence_unknown(backend, resource)),
-        }
+        BackendError::unless_served(backend, resource, self.presence(resource))
     }
 
     /// Fails while it is unknown whether the cluster serves a kind. What a pod says about the kind cannot
     /// be changed later, so pods that depend on it wait until it is known.
     fn known(&self, backend: &str, resource: &Resource) -> Result<(), BackendError> {
         match self.presence(resource) {
-            Presence::Served | Presence::Absent => Ok(()),
-            Presence::Unknown => Err(BackendError::presence_unknown(backend, resource)),
+            Presence::Absent => Ok(()),
+            presence => BackendError::unless_served(backend, resource, presence),
         }
     }
 }
@@ -299,7 +293,7 @@ impl CallContext<'_> {
     ) -> Result<(), BackendError> {
         for write in writes {
             let written = self.writer.execute(self.fence, &write).await;
-            written.map_err(|error| BackendError::write(backend, error))?;
+            written.map_err(|error| BackendError::new(backend, BackendFailure::Write(error)))?;
         }
         Ok(())
     }
@@ -340,109 +334,6 @@ impl Preparation {
     }
 }
 
-/// Longest message of a backend, in bytes. Backends may be programs of others, and their texts end up in
-/// statuses and events.
-pub(crate) const MESSAGE_MAX: usize = 4096;
-
-/// Why a backend could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-#[error("scheduler backend {backend:?}: {message}")]
-pub struct BackendError {
-    backend: String,
-    reason: Cow<'static, str>,
-    message: String,
-    class: Class,
-    retry_after: Option<Duration>,
-    #[source]
-    source: Option<Box<WriteError>>,
-}
-
-impl BackendError {
-    /// The workload asks for something that somebody has to change. The reason is that of the event
-    /// and the condition that tell it.
-    pub fn invalid(
-        backend: &str,
-        reason: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            backend: backend.to_owned(),
-            reason: reason.into(),
-            message: bounded_text(&message.into(), MESSAGE_MAX).into_owned(),
-            class: Class::Invalid,
-            retry_after: None,
-            source: None,
-        }
-    }
-
-    /// The cluster does not serve a kind of the scheduler. Work goes on when it does.
-    pub fn not_served(backend: &str, resource: &Resource) -> Self {
-        let (group, version) = (&resource.group, &resource.version);
-        let message = format!(
-            "the cluster does not serve {}.{group}/{version}, or not to the operator: install the \
-             scheduler and the operator's role for it",
-            resource.plural
-        );
-        Self::invalid(backend, "SchedulerNotInstalled", message)
-    }
-
-    /// The API server refuses a kind of the scheduler that may still exist. Work goes on when the
-    /// operator can watch the kind again, or when discovery confirms that it is gone.
-    pub fn presence_unknown(backend: &str, resource: &Resource) -> Self {
-        let (group, version) = (&resource.group, &resource.version);
-        let message = format!(
-            "the API server refuses {plural}.{group}/{version}, and discovery does not confirm that \
-             the kind is gone: new pods and objects that need it are held back until that is known. \
-             Give the operator its role for {plural} (list and watch), or check the API server",
-            plural = resource.plural
-        );
-        Self::invalid(backend, "SchedulerApiUnknown", message)
-    }
-
-    /// Something has to be there first that is on its way; its arrival is noticed.
-    pub fn not_yet(backend: &str, message: impl Into<String>) -> Self {
-        let reason = "SchedulerObjectMissing";
-        Self { class: Class::Conflict, ..Self::invalid(backend, reason, message) }
-    }
-
-    /// A write failed.
-    pub fn write(backend: &str, error: WriteError) -> Self {
-        Self {
-            backend: backend.to_owned(),
-            reason: "SchedulerObjectRefused".into(),
-            message: bounded_text(&error.to_string(), MESSAGE_MAX).into_owned(),
-            class: error.class(),
-            retry_after: error.retry_after(),
-            source: Some(Box::new(error)),
-        }
-    }
-
-    /// The same failure of another class.
-    pub(crate) fn with_class(self, class: Class) -> Self {
-        Self { class, ..self }
-    }
-
-    /// What is wrong, without the name of the backend.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// One word, for conditions and events.
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-impl Classed for BackendError {
-    fn class(&self) -> Class {
-        self.class
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use grove_api::foreign::{kai, volcano};
@@ -452,13 +343,6 @@ mod tests {
     use crate::kai_scheduler::KaiScheduler;
     use crate::objects::testkit::Given;
     use crate::volcano::Volcano;
-
-    #[test]
-    fn messages_of_backends_are_bounded() {
-        let error = BackendError::invalid("b", "Reason", "x".repeat(1 << 20));
-        assert_eq!(error.message().len(), MESSAGE_MAX);
-        assert!(error.message().ends_with("(cut, 1048576 bytes in all)"), "{}", error.message());
-    }
 
     #[test]
     fn preparation_changes_pods_but_never_removes_the_gate() {

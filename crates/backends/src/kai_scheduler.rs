@@ -19,9 +19,8 @@ use grove_runtime::write::{Precondition, Verb, Write};
 use serde_json::{Value, json};
 
 use self::topology::Topologies;
-use crate::contract::{
-    Backend, BackendError, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects,
-};
+use crate::contract::{Backend, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects};
+use crate::error::BackendError;
 use crate::objects::converge;
 use crate::topology::TopologyPart;
 

@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use self::api::Api;
 use self::shape::{Form, further};
 use crate::contract::{
-    Backend, BackendError, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart,
-    Preparation, SchedulerObjects,
+    Backend, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart, Preparation,
+    SchedulerObjects,
 };
+use crate::error::BackendError;
 
 /// The backend `default-scheduler`.
 pub(crate) struct KubeScheduler {

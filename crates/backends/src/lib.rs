@@ -15,6 +15,7 @@
 
 pub mod conformance;
 mod contract;
+mod error;
 mod kai_scheduler;
 mod kube_scheduler;
 mod lpx_scheduler;
@@ -25,9 +26,10 @@ mod topology;
 mod volcano;
 
 pub use contract::{
-    Backend, BackendError, CallContext, Capabilities, GangInput, Limitation, NewPods, PodHandling,
-    PodPart, PodProgress, Preparation, SchedulerObjects, SucceededPods,
+    Backend, CallContext, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart,
+    PodProgress, Preparation, SchedulerObjects, SucceededPods,
 };
+pub use error::{BackendError, BackendFailure};
 pub use objects::{SchedulerCaches, SchedulerObject, converge, owner};
 pub use registry::{Registry, RegistryError};
 pub use topology::{Drift, Topology, TopologyPart};

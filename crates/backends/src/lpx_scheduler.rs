@@ -4,9 +4,8 @@ use futures::future::BoxFuture;
 use grove_api::PodCliqueSet;
 use serde_json::json;
 
-use crate::contract::{
-    Backend, BackendError, Capabilities, NewPods, Preparation, SchedulerObjects,
-};
+use crate::contract::{Backend, Capabilities, NewPods, Preparation, SchedulerObjects};
+use crate::error::BackendError;
 use crate::topology;
 
 /// Name of the backend.

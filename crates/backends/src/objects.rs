@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use grove_api::PodGang;
 use grove_runtime::cache::Caches;
-use grove_runtime::class::Class;
 use grove_runtime::merge;
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Presence, Store};
@@ -15,7 +14,8 @@ use grove_runtime::write::{Precondition, Verb, Write};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::contract::{BackendError, GangInput, SchedulerObjects};
+use crate::contract::{GangInput, SchedulerObjects};
+use crate::error::{BackendError, BackendFailure};
 use crate::registry::Registry;
 
 /// An object of a scheduler, as it is stored.
@@ -71,10 +71,7 @@ impl SchedulerObject {
             let message = format!("{object} of an earlier gang of the same name is still there");
             return Err(BackendError::not_yet(backend, message));
         }
-        let message =
-            format!("{object} is not owned by PodGang {}: delete or rename it", gang.key());
-        let taken = BackendError::invalid(backend, "SchedulerObjectNameTaken", message);
-        Err(taken.with_class(Class::Denied))
+        Err(BackendError::new(backend, BackendFailure::NameTaken { object, gang: gang.key() }))
     }
 
     /// What backends look at. The status is the scheduler's, which changes it all the time.

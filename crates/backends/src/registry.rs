@@ -9,7 +9,8 @@ use grove_runtime::process::Env;
 use grove_runtime::resource::Resource;
 use kube::Client;
 
-use crate::contract::{Backend, BackendError, PodHandling, SchedulerObjects};
+use crate::contract::{Backend, PodHandling, SchedulerObjects};
+use crate::error::BackendError;
 use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
 use crate::lpx_scheduler::{self, LpxScheduler};

@@ -21,7 +21,6 @@ use grove_api::condition::bounded_text;
 use grove_api::config::{BackendEndpoint, BackendKind, FailurePolicy};
 use grove_api::{PodCliqueSet, PodGang};
 use grove_runtime::backoff::Backoff;
-use grove_runtime::class::Class;
 use grove_runtime::clock::Clock;
 use grove_runtime::controller::Outside;
 use grove_runtime::endpoint::{CallError, Endpoint, EndpointConfig, IdentityFiles};
@@ -35,9 +34,9 @@ use self::rules::Refused;
 pub(crate) use self::rules::preparation as prepared;
 use self::wire::{Description, Operation, Response};
 use crate::contract::{
-    Backend, BackendError, CallContext, Capabilities, GangInput, MESSAGE_MAX, NewPods, Preparation,
-    SchedulerObjects,
+    Backend, CallContext, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects,
 };
+use crate::error::{BackendError, BackendFailure, MESSAGE_MAX};
 
 /// Who asks, as the program sees it.
 pub(crate) const AGENT: &str = concat!("grove/", env!("CARGO_PKG_VERSION"));
@@ -51,10 +50,6 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(8);
 /// Warnings of one review that are passed on, and the longest of them in bytes.
 const WARNINGS: usize = 16;
 const WARNING_MAX: usize = 1024;
-
-/// Reasons of conditions and events.
-const UNREACHABLE: &str = "SchedulerEndpointUnreachable";
-const WRONG_ANSWER: &str = "SchedulerEndpointAnswerWrong";
 
 /// A backend that is a program of its own.
 pub(crate) struct Remote {
@@ -89,22 +84,6 @@ impl Life {
         Self {
             uid: gang.metadata.uid.clone().unwrap_or_default(),
             generation: gang.metadata.generation.unwrap_or_default(),
-        }
-    }
-}
-
-/// Why there is no proper answer.
-enum Failure {
-    /// Nobody answered, or not as the contract says.
-    Unanswered(BackendError),
-    /// The answer is that it was not done, or we are in no position to ask.
-    Refused(BackendError),
-}
-
-impl From<Failure> for BackendError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Unanswered(error) | Failure::Refused(error) => error,
         }
     }
 }
@@ -208,51 +187,45 @@ impl Remote {
         object: &str,
         timeout: Duration,
         fields: impl FnOnce() -> Value,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, BackendError> {
         let uid = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
         let body = || wire::request(&uid, operation.as_str(), fields()).to_string().into_bytes();
-        let answer = match self.endpoint.post(timeout, body).await {
-            Ok(answer) => answer,
-            Err(error @ CallError::Stopping) => {
-                let error = self.error(operation, object, UNREACHABLE, &error);
-                return Err(Failure::Refused(error.with_class(Class::Fenced)));
+        let answer = self.endpoint.post(timeout, body).await.map_err(|error| {
+            let message = self.message(operation, object, &error);
+            if matches!(error, CallError::Stopping) {
+                return self.error(BackendFailure::Stopping(message));
             }
-            Err(error) => {
-                self.failing.send_replace(true);
-                let error = self.error(operation, object, UNREACHABLE, &error);
-                return Err(Failure::Unanswered(error.with_class(Class::Transient)));
-            }
-        };
+            self.failing.send_replace(true);
+            self.error(BackendFailure::Unreachable(message))
+        })?;
         let response =
             wire::response(&uid, &answer).map_err(|wrong| self.wrong(operation, object, &wrong))?;
         self.failing.send_replace(false);
         if operation != Operation::Describe {
             self.probes.store(0, Ordering::Relaxed);
         }
-        let Some(refusal) = response.error else { return Ok(response) };
-        let told = format!("answered with error {}: {}", refusal.reason, refusal.message);
-        let error = self.error(operation, object, refusal.reason, &told);
-        let class = if refusal.retryable { Class::Transient } else { Class::Invalid };
-        Err(Failure::Refused(error.with_class(class)))
+        let Some(wire::Refusal { reason, message, retryable }) = response.error else {
+            return Ok(response);
+        };
+        let answered = format!("answered with error {reason}: {message}");
+        let message = self.message(operation, object, &answered);
+        Err(self.error(BackendFailure::Refused { reason, message, retryable }))
     }
 
-    /// An answer that is not what the contract says.
-    fn wrong(&self, operation: Operation, object: &str, wrong: &str) -> Failure {
+    /// An answer that breaks the contract.
+    fn wrong(&self, operation: Operation, object: &str, wrong: &str) -> BackendError {
         self.failing.send_replace(true);
-        let error = self.error(operation, object, WRONG_ANSWER, &wrong);
-        Failure::Unanswered(error.with_class(Class::Transient))
+        self.error(BackendFailure::WrongAnswer(self.message(operation, object, wrong)))
     }
 
-    fn error(
-        &self,
-        operation: Operation,
-        object: &str,
-        reason: impl Into<std::borrow::Cow<'static, str>>,
-        what: &dyn std::fmt::Display,
-    ) -> BackendError {
+    /// What a failure of a call says: where, what for, and what is wrong.
+    fn message(&self, operation: Operation, object: &str, wrong: impl std::fmt::Display) -> String {
         let space = if object.is_empty() { "" } else { " " };
-        let message = format!("{}: {operation}{space}{object}: {what}", self.endpoint.url());
-        BackendError::invalid(&self.name, reason, message)
+        format!("{}: {operation}{space}{object}: {wrong}", self.endpoint.url())
+    }
+
+    fn error(&self, failure: BackendFailure) -> BackendError {
+        BackendError::new(&self.name, failure)
     }
 
     async fn sync(&self, gang: &GangInput<'_>, call: CallContext<'_>) -> Result<(), BackendError> {
@@ -283,7 +256,7 @@ impl Remote {
             rules::writes(&self.name, &self.kinds, gang, wanted).map_err(
                 |refused| match refused {
                     Refused::Answer(wrong) => {
-                        self.wrong(operation, &object, &format!("answered with {wrong}")).into()
+                        self.wrong(operation, &object, &format!("answered with {wrong}"))
                     }
                     Refused::Cluster(error) => error,
                 },
@@ -308,7 +281,7 @@ impl Remote {
         owned.collect()
     }
 
-    async fn prepare(&self, pods: &NewPods<'_>) -> Result<Preparation, Failure> {
+    async fn prepare(&self, pods: &NewPods<'_>) -> Result<Preparation, BackendError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &pods.draft["metadata"];
         let name = text(&metadata["generateName"]);
@@ -334,15 +307,15 @@ impl Remote {
         &self,
         set: &PodCliqueSet,
         old: Option<&PodCliqueSet>,
-    ) -> Result<Result<Vec<String>, String>, Failure> {
+    ) -> Result<Result<Vec<String>, String>, BackendError> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let metadata = &set.metadata;
         let object = format!("PodCliqueSet {}/{}", text(&metadata.namespace), text(&metadata.name));
         let operation = Operation::ValidatePodCliqueSet;
         let Ok(_place) = self.reviews.try_acquire() else {
             let what = format!("not asked: {REVIEWS} reviews wait for it already; try again");
-            let error = self.error(operation, &object, UNREACHABLE, &what);
-            return Err(Failure::Unanswered(error));
+            let message = self.message(operation, &object, what);
+            return Err(self.error(BackendFailure::Unreachable(message)));
         };
         let fields = || json!({ "podCliqueSet": set, "oldPodCliqueSet": old });
         let timeout = self.timeout.min(REVIEW_TIMEOUT);
@@ -455,11 +428,11 @@ impl Backend for Remote {
                 pods.objects.known(&self.name, kind)?;
             }
             match self.prepare(&pods).await {
-                Err(Failure::Unanswered(_)) if self.ignores_failures => {
+                Err(error) if self.ignores_failures && error.is_unanswered() => {
                     let named = json!({ "spec": { "schedulerName": self.name } });
                     Ok(Preparation::merge(named))
                 }
-                prepared => Ok(prepared?),
+                prepared => prepared,
             }
         })
     }
@@ -473,13 +446,13 @@ impl Backend for Remote {
         Box::pin(async move {
             match self.review(set, old).await {
                 Ok(verdict) => verdict,
-                Err(Failure::Unanswered(error)) if self.ignores_failures => {
+                Err(error) if !error.is_unanswered() => Err(error.to_string()),
+                Err(error) if self.ignores_failures => {
                     Ok(vec![format!("not checked by its scheduler: {error}")])
                 }
-                Err(Failure::Unanswered(error)) => Err(format!(
+                Err(error) => Err(format!(
                     "{error}; sets of this scheduler are refused until it answers (failurePolicy: Fail)"
                 )),
-                Err(Failure::Refused(error)) => Err(error.to_string()),
             }
         })
     }

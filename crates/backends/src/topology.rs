@@ -6,7 +6,7 @@ use grove_runtime::view::View as _;
 use grove_runtime::write::Write;
 use serde_json::{Value, json};
 
-use crate::contract::BackendError;
+use crate::error::BackendError;
 use crate::objects::SchedulerObject;
 
 /// What a scheduler with topology objects of its own does for the topologies of Grove: an optional part

@@ -15,9 +15,8 @@ use grove_runtime::write::Write;
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::contract::{
-    Backend, BackendError, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects,
-};
+use crate::contract::{Backend, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects};
+use crate::error::BackendError;
 use crate::objects::{SchedulerObject, converge, owner};
 use crate::topology;
 
@@ -75,7 +74,7 @@ impl Backend for Volcano {
                 }
             };
             if let Err(error) = &checked {
-                self.announce(client, &uid, error.message()).await;
+                self.announce(client, &uid, &error.message()).await;
             }
             checked.or_else(|error| if uid.is_null() { Ok(()) } else { Err(error) })
         })

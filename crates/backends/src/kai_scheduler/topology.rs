@@ -8,7 +8,7 @@ use grove_runtime::write::{Precondition, Propagation, Verb, Write};
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::contract::BackendError;
+use crate::error::BackendError;
 use crate::objects::SchedulerObject;
 use crate::topology::{Drift, Topology, TopologyPart};
 

@@ -6,7 +6,8 @@ use grove_runtime::store::Presence;
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::contract::{BackendError, SchedulerObjects};
+use crate::contract::SchedulerObjects;
+use crate::error::{BackendError, BackendFailure};
 
 /// What the cluster offers for gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Api {
     /// answer depends: pods without their group, or in a group of another version, cannot be corrected.
     pub(super) fn served(objects: &dyn SchedulerObjects) -> Result<Option<Self>, BackendError> {
         let newest = Self::newest(|kind| objects.presence(kind));
-        newest.map_err(|unknown| BackendError::presence_unknown(NAME, &unknown))
+        newest.map_err(|kind| BackendError::new(NAME, BackendFailure::PresenceUnknown(kind)))
     }
 
     /// The same where unknown kinds count as served, for what can be corrected later.

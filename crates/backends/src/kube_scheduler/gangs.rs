@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::api::{Api, composites};
 use super::shape::{Composite, Form, Group, Shape, TEMPLATES};
-use crate::contract::{BackendError, GangInput};
+use crate::contract::GangInput;
+use crate::error::BackendError;
 use crate::objects::{SchedulerObject, converge, owner};
 
 const REASON: &str = "what the gang says";

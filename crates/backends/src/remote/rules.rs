@@ -9,7 +9,8 @@ use grove_runtime::view::View;
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
 use serde_json::{Map, Value, json};
 
-use crate::contract::{BackendError, GangInput, Preparation};
+use crate::contract::{GangInput, Preparation};
+use crate::error::BackendError;
 use crate::objects::{SchedulerObject, converge, owner};
 
 /// Why an answer is not acted on.

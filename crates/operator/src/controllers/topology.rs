@@ -13,7 +13,7 @@ use std::sync::Arc;
 use grove_api::cluster_topology::MANAGED_NAME;
 use grove_api::error_code::ErrorCode;
 use grove_api::{ClusterTopology, ClusterTopologyBinding};
-use grove_backends::{BackendError, Topology};
+use grove_backends::{BackendError, BackendFailure, Topology};
 use grove_core::status::{Agreement, SchedulerTopology};
 use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::controller::{Attempt, Due};
@@ -103,7 +103,7 @@ async fn act(context: &Context, attempt: &Attempt<TopologyKey>, verdicts: Vec<Ve
             Ok(Next::Write(write)) => {
                 let written = context.writer.execute(&attempt.fence, &write).await;
                 has_written |= written.is_ok();
-                let failed = |error| BackendError::write(&scheduler, error);
+                let failed = |error| BackendError::new(&scheduler, BackendFailure::Write(error));
                 written.map(|_| Agreement::Same { generation: None }).map_err(failed)
             }
             Err(error) => Err(error),
@@ -111,7 +111,7 @@ async fn act(context: &Context, attempt: &Attempt<TopologyKey>, verdicts: Vec<Ve
         let agreement = done.unwrap_or_else(|error| {
             let code = ErrorCode::KaiTopologyCreateError;
             errors.push(ReconcileError::of_backend(code, &error, attempt.failures));
-            Agreement::Failed { message: error.message().to_owned() }
+            Agreement::Failed { message: error.message() }
         });
         found.push(SchedulerTopology { scheduler, reference, agreement });
     }

@@ -10,7 +10,6 @@ use grove_core::status::{self, Agreement, SchedulerTopology};
 use grove_runtime::events::{Occurrence, Severity};
 use grove_runtime::report::{Report, Urgency};
 use grove_runtime::resource::Resource;
-use grove_runtime::store::Presence;
 use grove_runtime::write::Write;
 use jiff::Timestamp;
 
@@ -42,16 +41,13 @@ pub(super) fn decide(topology: &Topology<'_>, schedulers: &[Scheduler<'_>]) -> V
 fn judge(topology: &Topology<'_>, seen: &Scheduler<'_>) -> Verdict {
     let Scheduler { name, part, reference, live, presence } = seen;
     let live = live.as_deref();
-    let next = match reference {
-        _ if *presence == Presence::Absent => Err(BackendError::not_served(name, &part.kind())),
-        _ if *presence == Presence::Unknown => {
-            Err(BackendError::presence_unknown(name, &part.kind()))
-        }
+    let served = BackendError::unless_served(name, &part.kind(), *presence);
+    let next = served.and_then(|()| match reference {
         Some(reference) => Ok(Next::Report(compared(part.drift(topology, reference, live)))),
         None => part.plan(topology, live).map(|write| {
             write.map_or(Next::Report(Agreement::Same { generation: None }), Next::Write)
         }),
-    };
+    });
     Verdict {
         scheduler: (*name).to_owned(),
         reference: reference.map_or_else(|| part.object_name(topology), str::to_owned),
