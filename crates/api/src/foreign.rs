@@ -1,12 +1,6 @@
-//! Kinds of other projects, reduced to the fields that Grove reads or writes.
+//! Kinds of other projects of which core rules build objects, reduced to the fields that Grove reads or
+//! writes. Everything else in such an object ends up in its unknown keys and is written back unchanged.
 //!
-//! Everything else in such an object ends up in its unknown keys and is written back unchanged. One module
-//! per project, or per API version where versions differ.
+//! Objects of schedulers are not here: their backends read and write them as JSON.
 
 pub mod compute_domain;
-pub mod kai;
-pub mod scheduling;
-pub mod scheduling_v1alpha2;
-pub mod scheduling_v1alpha3;
-pub mod scheduling_v1beta1;
-pub mod volcano;

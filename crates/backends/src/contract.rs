@@ -336,13 +336,12 @@ impl Preparation {
 
 #[cfg(test)]
 mod tests {
-    use grove_api::foreign::{kai, volcano};
     use grove_runtime::clock::Clock;
 
     use super::*;
-    use crate::kai_scheduler::KaiScheduler;
+    use crate::kai_scheduler::{self, KaiScheduler};
     use crate::objects::testkit::Given;
-    use crate::volcano::Volcano;
+    use crate::volcano::{self, Volcano};
 
     #[test]
     fn preparation_changes_pods_but_never_removes_the_gate() {
@@ -372,7 +371,7 @@ mod tests {
         let cases: [(&dyn Backend, bool); 3] =
             [(&kai, true), (&volcano, true), (&grouped_by_kai, false)];
         for (backend, waits) in cases {
-            let kinds = [Resource::of::<kai::PodGroup>(), Resource::of::<volcano::PodGroup>()];
+            let kinds = [kai_scheduler::POD_GROUPS, volcano::POD_GROUPS];
             let unknown = Given { unknown: kinds.to_vec(), ..Given::default() };
             let absent = Given { absent: kinds.to_vec(), ..Given::default() };
             let prepare = async |objects: &Given| {

@@ -10,9 +10,6 @@ mod queue;
 mod topology;
 
 use futures::future::BoxFuture;
-use grove_api::foreign::kai::{
-    POD_GROUP_NAME, PodGroup, QUEUE, SKIP_POD_GROUPER, SUBGROUP_NAME, TOPOLOGY,
-};
 use grove_api::{PodCliqueSet, PodGang, annotations, labels};
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::write::{Precondition, Verb, Write};
@@ -25,7 +22,22 @@ use crate::objects::converge;
 use crate::topology::TopologyPart;
 
 /// Name of the backend.
-pub(crate) use grove_api::foreign::kai::SCHEDULER_NAME as NAME;
+pub(crate) const NAME: &str = "kai-scheduler";
+
+pub(crate) const POD_GROUPS: Resource =
+    Resource::namespaced("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup");
+/// Label, and on some objects annotation: name of the queue.
+const QUEUE: &str = "kai.scheduler/queue";
+/// Label: node pool.
+const NODE_POOL: &str = "kai.scheduler/node-pool";
+/// Pod annotation: name of the PodGroup.
+const POD_GROUP_NAME: &str = "pod-group-name";
+/// Pod label: name of the leaf subgroup.
+const SUBGROUP_NAME: &str = "kai.scheduler/subgroup-name";
+/// Annotation: `"true"` makes KAI's pod grouper ignore the object.
+const SKIP_POD_GROUPER: &str = "kai.scheduler/skip-podgrouper";
+/// Annotation: name of the topology.
+const TOPOLOGY: &str = "kai.scheduler/topology";
 
 /// Event and condition of a gang that has no PodGroup because of what its set says.
 const MAPPING_FAILED: &str = "KAIBackendMappingFailed";
@@ -56,7 +68,7 @@ impl Backend for KaiScheduler {
     }
 
     fn kinds(&self) -> Vec<Resource> {
-        if self.creates_pod_groups { vec![Resource::of::<PodGroup>()] } else { Vec::new() }
+        if self.creates_pod_groups { vec![POD_GROUPS] } else { Vec::new() }
     }
 
     fn acts_on(&self, key: &str) -> bool {
@@ -71,12 +83,11 @@ impl Backend for KaiScheduler {
         let spec = pod_group::spec(gang.object).map_err(failed)?;
         let set = owner(gang).map_err(failed)?;
         let queue = queue::of(set, self.default_queue.as_deref()).map_err(failed)?;
-        let resource = Resource::of::<PodGroup>();
-        gang.objects.require(NAME, &resource)?;
+        gang.objects.require(NAME, &POD_GROUPS)?;
         let key = gang.key();
-        let live = gang.objects.get(&resource, &key);
+        let live = gang.objects.get(&POD_GROUPS, &key);
         let wanted = pod_group::object(gang.object, spec, &queue, live.as_deref());
-        let group = converge(resource, wanted, live.as_deref(), "what the gang says");
+        let group = converge(POD_GROUPS, wanted, live.as_deref(), "what the gang says");
         Ok(marker(gang.object, key).into_iter().chain(group).collect())
     }
 
@@ -86,7 +97,7 @@ impl Backend for KaiScheduler {
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
             if self.creates_pod_groups {
-                pods.objects.known(NAME, &Resource::of::<PodGroup>())?;
+                pods.objects.known(NAME, &POD_GROUPS)?;
             }
             self.prepared(pods.draft)
         })

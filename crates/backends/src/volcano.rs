@@ -4,9 +4,6 @@ mod queue;
 
 use futures::future::BoxFuture;
 use grove_api::condition::bounded_text;
-use grove_api::foreign::volcano::{
-    GROUP_NAME_ANNOTATION, LEGACY_GROUP_NAME_ANNOTATION, PodGroup, Queue,
-};
 use grove_api::{PodCliqueSet, PodGang, annotations, labels};
 use grove_runtime::clock::Clock;
 use grove_runtime::resource::Resource;
@@ -21,7 +18,14 @@ use crate::objects::{SchedulerObject, converge, owner};
 use crate::topology;
 
 /// Name of the backend.
-pub(crate) use grove_api::foreign::volcano::SCHEDULER_NAME as NAME;
+pub(crate) const NAME: &str = "volcano";
+
+pub(crate) const POD_GROUPS: Resource =
+    Resource::namespaced("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup");
+/// Pod annotation: name of the PodGroup.
+const GROUP_NAME: &str = "scheduling.volcano.sh/group-name";
+/// Pod annotation: name of the PodGroup, in the spelling of older versions.
+const LEGACY_GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 
 /// Longest message of an event.
 const EVENT_MESSAGE_MAX: usize = 1024;
@@ -51,7 +55,7 @@ impl Backend for Volcano {
     }
 
     fn kinds(&self) -> Vec<Resource> {
-        vec![Resource::of::<PodGroup>(), Resource::of::<Queue>()]
+        vec![POD_GROUPS, queue::QUEUES]
     }
 
     fn acts_on(&self, key: &str) -> bool {
@@ -81,14 +85,13 @@ impl Backend for Volcano {
     }
 
     fn plan(&self, gang: &GangInput<'_>) -> Result<Vec<Write>, BackendError> {
-        let resource = Resource::of::<PodGroup>();
-        gang.objects.require(NAME, &resource)?;
-        let live = gang.objects.get(&resource, &gang.key());
+        gang.objects.require(NAME, &POD_GROUPS)?;
+        let live = gang.objects.get(&POD_GROUPS, &gang.key());
         if let Some(live) = live.as_deref().filter(|live| !lost_its_owner(live, gang)) {
-            live.may_change(NAME, &resource, gang)?;
+            live.may_change(NAME, &POD_GROUPS, gang)?;
         }
         let wanted = pod_group(gang, live.as_deref());
-        let write = converge(resource, wanted, live.as_deref(), "what the gang says");
+        let write = converge(POD_GROUPS, wanted, live.as_deref(), "what the gang says");
         Ok(write.into_iter().collect())
     }
 
@@ -97,7 +100,7 @@ impl Backend for Volcano {
         pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>> {
         Box::pin(async move {
-            pods.objects.known(NAME, &Resource::of::<PodGroup>())?;
+            pods.objects.known(NAME, &POD_GROUPS)?;
             prepared(pods.draft)
         })
     }
@@ -194,7 +197,7 @@ fn prepared(draft: &Value) -> Result<Preparation, BackendError> {
         let message = format!("the pod has no label {}, which names its group", labels::POD_GANG);
         return Err(BackendError::invalid(NAME, "VolcanoMappingFailed", message));
     }
-    let annotations = json!({ GROUP_NAME_ANNOTATION: gang, LEGACY_GROUP_NAME_ANNOTATION: gang });
+    let annotations = json!({ GROUP_NAME: gang, LEGACY_GROUP_NAME: gang });
     Ok(Preparation::merge(json!({
         "metadata": { "annotations": annotations },
         "spec": { "schedulerName": NAME },
@@ -237,8 +240,8 @@ fn pod_group(gang: &GangInput<'_>, live: Option<&SchedulerObject>) -> Value {
         fields.insert("subGroupPolicy".to_owned(), Value::Array(policies));
     }
     json!({
-        "apiVersion": PodGroup::API_VERSION,
-        "kind": PodGroup::KIND,
+        "apiVersion": POD_GROUPS.api_version(),
+        "kind": POD_GROUPS.kind,
         "metadata": {
             "name": metadata.name,
             "namespace": metadata.namespace,

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use grove_api::foreign::kai::{NODE_POOL, PodGroup, QUEUE, SKIP_POD_GROUPER};
 use grove_api::pod_gang::TranslatedConstraint;
 use grove_api::{PodGang, annotations};
 use serde_json::{Map, Value, json};
 
-use super::topology_name;
+use super::{NODE_POOL, POD_GROUPS, QUEUE, SKIP_POD_GROUPER, topology_name};
 use crate::objects::{SchedulerObject, owner};
 
 /// What the group is about, in fields that are ours: `null` where there must be nothing.
@@ -77,8 +76,8 @@ pub(super) fn object(
         }
     }
     json!({
-        "apiVersion": PodGroup::API_VERSION,
-        "kind": PodGroup::KIND,
+        "apiVersion": POD_GROUPS.api_version(),
+        "kind": POD_GROUPS.kind,
         "metadata": {
             "name": gang.metadata.name,
             "namespace": gang.metadata.namespace,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::PodCliqueSet;
-use grove_api::foreign::kai::QUEUE;
+
+use super::QUEUE;
 
 type Strings = BTreeMap<String, String>;
 

@@ -1,12 +1,9 @@
-use grove_api::foreign::kai::NODE_POOL;
 use grove_runtime::class::{Class, Classed};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
-
-const GROUPS: fn() -> Resource = Resource::of::<PodGroup>;
 
 fn kai() -> KaiScheduler {
     KaiScheduler { default_queue: None, creates_pod_groups: true }
@@ -81,7 +78,7 @@ fn created(gang: &PodGang, set: &PodCliqueSet) -> Value {
 fn patched(gang: &PodGang, change: impl FnOnce(&mut Value)) -> Option<Value> {
     let mut live = created(&inf(|_| {}), &in_queue("test"));
     change(&mut live);
-    let objects = Given::default().with(GROUPS(), live);
+    let objects = Given::default().with(POD_GROUPS, live);
     let mut writes = plan(gang, &in_queue("other"), &objects).unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| match write.verb {
@@ -264,7 +261,7 @@ fn what_cannot_be_mapped_is_said_and_the_topology_comes_before_the_queue() {
         assert_eq!(error.to_string(), format!("scheduler backend \"kai-scheduler\": {expected}"));
         assert_eq!((error.reason(), error.class()), (MAPPING_FAILED, Class::Invalid));
     }
-    let absent = Given { absent: vec![GROUPS()], ..Given::default() };
+    let absent = Given { absent: vec![POD_GROUPS], ..Given::default() };
     let error = plan(&inf(|_| {}), &test, &absent).unwrap_err();
     assert_eq!(error.reason(), "SchedulerNotInstalled");
     assert!(error.to_string().contains("podgroups.scheduling.run.ai/v2alpha2"), "{error}");

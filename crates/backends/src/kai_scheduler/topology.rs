@@ -1,7 +1,6 @@
 //! The Topology of a topology of Grove. KAI does not let its levels change, so another sequence of them
 //! is another object.
 
-use grove_api::foreign::kai;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View as _;
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
@@ -12,12 +11,15 @@ use crate::error::BackendError;
 use crate::objects::SchedulerObject;
 use crate::topology::{Drift, Topology, TopologyPart};
 
+const TOPOLOGIES: Resource =
+    Resource::cluster("kai.scheduler", "v1alpha1", "topologies", "Topology");
+
 /// What KAI does for topologies.
 pub(super) struct Topologies;
 
 impl TopologyPart for Topologies {
     fn kind(&self) -> Resource {
-        Resource::of::<kai::Topology>()
+        TOPOLOGIES
     }
 
     fn object_name(&self, topology: &Topology<'_>) -> String {
@@ -80,13 +82,13 @@ fn not_ours(topology: &Topology<'_>, live: &SchedulerObject) -> BackendError {
 fn create(topology: &Topology<'_>) -> Write {
     let levels = topology.levels.iter().map(|key| json!({ "nodeLabel": key }));
     let body = json!({
-        "apiVersion": kai::Topology::API_VERSION,
-        "kind": kai::Topology::KIND,
+        "apiVersion": TOPOLOGIES.api_version(),
+        "kind": TOPOLOGIES.kind,
         "metadata": { "name": topology.name, "ownerReferences": [topology.owner()] },
         "spec": { "levels": levels.collect::<Vec<Value>>() },
     });
     Write {
-        resource: Resource::of::<kai::Topology>(),
+        resource: TOPOLOGIES,
         key: ObjectKey::new("", topology.name),
         verb: Verb::Create { body },
         reason: "what the topology says",
@@ -95,7 +97,7 @@ fn create(topology: &Topology<'_>) -> Write {
 
 fn delete(live: &SchedulerObject) -> Write {
     Write {
-        resource: Resource::of::<kai::Topology>(),
+        resource: TOPOLOGIES,
         key: live.meta().key.clone(),
         verb: Verb::Delete {
             only_if: Precondition::uid(&live.meta().uid),

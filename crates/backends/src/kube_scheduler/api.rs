@@ -1,6 +1,5 @@
 //! Which of its versions of gangs a cluster serves, and how they differ.
 
-use grove_api::foreign::{scheduling_v1alpha2, scheduling_v1alpha3, scheduling_v1beta1};
 use grove_runtime::resource::Resource;
 use grove_runtime::store::Presence;
 use serde_json::{Value, json};
@@ -8,6 +7,8 @@ use serde_json::{Value, json};
 use super::NAME;
 use crate::contract::SchedulerObjects;
 use crate::error::{BackendError, BackendFailure};
+
+const GROUP: &str = "scheduling.k8s.io";
 
 /// What the cluster offers for gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +71,20 @@ impl Api {
         Ok(None)
     }
 
-    pub(super) fn workloads(self) -> Resource {
+    /// The version of Workloads and PodGroups.
+    const fn version(self) -> &'static str {
         match self {
-            Self::V1alpha2 => Resource::of::<scheduling_v1alpha2::Workload>(),
-            Self::V1beta1 | Self::Composite => Resource::of::<scheduling_v1beta1::Workload>(),
+            Self::V1alpha2 => "v1alpha2",
+            Self::V1beta1 | Self::Composite => "v1beta1",
         }
     }
 
+    pub(super) fn workloads(self) -> Resource {
+        Resource::namespaced(GROUP, self.version(), "workloads", "Workload")
+    }
+
     pub(super) fn pod_groups(self) -> Resource {
-        match self {
-            Self::V1alpha2 => Resource::of::<scheduling_v1alpha2::PodGroup>(),
-            Self::V1beta1 | Self::Composite => Resource::of::<scheduling_v1beta1::PodGroup>(),
-        }
+        Resource::namespaced(GROUP, self.version(), "podgroups", "PodGroup")
     }
 
     /// Whether a minimum can be changed once it is stored.
@@ -116,5 +119,5 @@ impl Api {
 }
 
 pub(super) fn composites() -> Resource {
-    Resource::of::<scheduling_v1alpha3::CompositePodGroup>()
+    Resource::namespaced(GROUP, "v1alpha3", "compositepodgroups", "CompositePodGroup")
 }

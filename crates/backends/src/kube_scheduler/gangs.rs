@@ -190,7 +190,7 @@ impl Builder<'_> {
         }
         let resource = self.api.workloads();
         json!({
-            "apiVersion": format!("{}/{}", resource.group, resource.version),
+            "apiVersion": resource.api_version(),
             "kind": "Workload",
             "metadata": self.metadata(&self.gang.key().name, None),
             "spec": spec,
@@ -238,7 +238,7 @@ impl Builder<'_> {
         }
         spec["parentCompositePodGroupName"] = json!(group.parent);
         let body = json!({
-            "apiVersion": format!("{}/{}", resource.group, resource.version),
+            "apiVersion": resource.api_version(),
             "kind": "PodGroup",
             "metadata": self.metadata(&group.name, Some(workload)),
             "spec": spec,
@@ -371,7 +371,7 @@ impl Builder<'_> {
         });
         spec["parentCompositePodGroupName"] = json!(composite.parent);
         let body = json!({
-            "apiVersion": format!("{}/{}", resource.group, resource.version),
+            "apiVersion": resource.api_version(),
             "kind": "CompositePodGroup",
             "metadata": self.metadata(&composite.name, Some(workload)),
             "spec": spec,

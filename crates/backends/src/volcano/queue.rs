@@ -5,11 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api::PodCliqueSet;
 use grove_api::annotations::VOLCANO_QUEUE;
 use grove_api::field_error::FieldError;
-use grove_api::foreign::volcano::{DEFAULT_QUEUE, QUEUE_OPEN, Queue};
 use grove_core::admission::syntax::dns_subdomain;
 use grove_runtime::resource::{ObjectKey, Resource};
 
 use crate::contract::{GangInput, SchedulerObjects};
+
+pub(super) const QUEUES: Resource =
+    Resource::cluster("scheduling.volcano.sh", "v1beta1", "queues", "Queue");
+/// Queue of workloads that name none.
+const DEFAULT_QUEUE: &str = "default";
+/// `status.state` of a queue that accepts workloads.
+const QUEUE_OPEN: &str = "Open";
 
 type Strings = BTreeMap<String, String>;
 
@@ -60,7 +66,7 @@ pub(super) fn check(set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Resul
         );
     }
     let queue = resolved.first().copied().unwrap_or(otherwise);
-    let found = objects.get(&Resource::of::<Queue>(), &ObjectKey::new("", queue));
+    let found = objects.get(&QUEUES, &ObjectKey::new("", queue));
     match found {
         None => Err(format!("volcano queue {queue:?} does not exist")),
         Some(found) if found.object["status"]["state"] != QUEUE_OPEN => {

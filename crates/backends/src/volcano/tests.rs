@@ -9,13 +9,13 @@ use crate::contract::PodProgress;
 use crate::objects::testkit::Given;
 
 fn groups() -> Resource {
-    Resource::of::<PodGroup>()
+    POD_GROUPS
 }
 
 fn queues(queues: &[(&str, &str)]) -> Given {
     queues.iter().fold(Given::default(), |given, (name, state)| {
         let queue = json!({ "metadata": { "name": name }, "status": { "state": state } });
-        given.with(Resource::of::<Queue>(), queue)
+        given.with(queue::QUEUES, queue)
     })
 }
 

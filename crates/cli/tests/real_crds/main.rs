@@ -5,7 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
-mod foreign;
 mod install;
 mod kubectl;
 mod plane;
