@@ -4,12 +4,11 @@
 //! library, and Grove passes the template on far more often than it looks inside. The CRD embeds the
 //! complete schema, so what is stored is still checked by the API server.
 //!
-//! Equal templates that are read are one in memory: all the cliques of one role in a set have the
-//! same, and it is by far the largest part of them. A change makes a copy first.
+//! Copies of a template share its memory, and caches may let equal templates do so. A change copies the
+//! template first.
 
-use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,38 +18,11 @@ use crate::schema;
 
 /// A core/v1 `PodSpec` as JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodSpec(Arc<Map<String, Value>>);
-
-/// The templates that were read and are still in use.
-#[derive(Default)]
-struct Known {
-    templates: HashSet<Arc<Map<String, Value>>>,
-    /// With so many of them it is time to forget those that nobody uses.
-    sweep_at: usize,
-}
-
-static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
-
-impl Known {
-    fn share(&mut self, template: Map<String, Value>) -> Arc<Map<String, Value>> {
-        if let Some(known) = self.templates.get(&template) {
-            return known.clone();
-        }
-        if self.templates.len() >= self.sweep_at {
-            self.templates.retain(|template| Arc::strong_count(template) > 1);
-            // Sweeping each time that their number has doubled costs little per template.
-            self.sweep_at = 2 * self.templates.len() + 16;
-        }
-        let template = Arc::new(template);
-        self.templates.insert(template.clone());
-        template
-    }
-}
+pub struct PodSpec(pub Arc<Map<String, Value>>);
 
 impl<'de> Deserialize<'de> for PodSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let template = Map::deserialize(deserializer)?;
-        Ok(Self(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).share(template)))
+        Map::deserialize(deserializer).map(|template| Self(Arc::new(template)))
     }
 }
 
@@ -131,28 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_templates_are_one_until_one_of_them_is_changed() {
-        let read = |name: &str| -> PodSpec {
-            serde_json::from_value(json!({ "containers": [{ "name": name }] })).unwrap()
-        };
-        let (mut one, same, other) = (read("one"), read("one"), read("other"));
-        assert!(Arc::ptr_eq(&one.0, &same.0));
-        assert_ne!(one, other);
+    fn copies_share_a_template_until_one_of_them_is_changed() {
+        let mut one = PodSpec::default();
+        let other = one.clone();
+        assert!(Arc::ptr_eq(&one.0, &other.0));
 
         one.insert("hostNetwork".to_owned(), json!(true));
-        assert_ne!(one, same);
-        assert_eq!(same, read("one"));
-    }
-
-    #[test]
-    fn templates_that_nobody_uses_are_forgotten() {
-        let mut known = Known::default();
-        let template = |number: usize| Map::from_iter([("number".to_owned(), json!(number))]);
-        let kept = known.share(template(0));
-        for number in 1..1000 {
-            known.share(template(number));
-        }
-        assert!(known.templates.len() < 40, "{}", known.templates.len());
-        assert!(Arc::ptr_eq(&kept, &known.share(template(0))));
+        assert_eq!(other, PodSpec::default());
     }
 }

@@ -16,6 +16,7 @@ use grove_core::layout::Layout;
 use grove_core::pods;
 use grove_core::start_order;
 use grove_runtime::cache::{CacheBuilder, Caches};
+use grove_runtime::pool::Pool;
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Store};
 use grove_runtime::view::{Meta, MetaView, View};
@@ -189,12 +190,18 @@ fn all_seen<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
 impl Stores {
     /// Starts all caches; that of ComputeDomains only with `mnnvl`.
     pub(crate) fn start(caches: &mut Caches, backends: &Registry, mnnvl: bool) -> Self {
-        let declared = caches.declare(Selection::all(Resource::of::<PodCliqueSet>()));
+        // All PodCliques of a role have the template of the set, which is the largest part of them.
+        let templates = Arc::new(Pool::default());
+        let shared = templates.clone();
+        let declared = caches
+            .declare::<Set>(Selection::all(Resource::of::<PodCliqueSet>()))
+            .on_read(move |set| set.pod_specs().for_each(|spec| shared.share(&mut spec.0)));
         let sets = caches.start(declared);
         // Of our own kinds everything is seen, labelled or not: a label can be put back only on what is
         // seen to lack it.
-        let mut cliques =
-            caches.declare::<Object<PodClique>>(Selection::all(Resource::of::<PodClique>()));
+        let mut cliques = caches
+            .declare::<Object<PodClique>>(Selection::all(Resource::of::<PodClique>()))
+            .on_read(move |clique| templates.share(&mut clique.object.spec.pod_spec.0));
         let (cliques_by_set, cliques_by_replica) = index_by_set(&mut cliques);
         let cliques_by_group = cliques.index(|meta| group_of(meta).map(|group| group.to_string()));
         let cliques_by_base_gang = cliques.index(|meta| {

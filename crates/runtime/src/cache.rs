@@ -42,6 +42,12 @@ impl<T: View> CacheBuilder<T> {
         self.store.index(of)
     }
 
+    /// Calls `change` with each object that was read, before it is stored.
+    #[must_use]
+    pub fn on_read(self, change: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
+        Self { store: self.store.on_read(change), ..self }
+    }
+
     /// The API server may not serve the kind, or not to us. The cache is then empty and counts as
     /// synced. When the server stops serving the kind, the cache keeps its objects until discovery
     /// confirms that the kind is gone; see [`Presence`](crate::store::Presence).

@@ -29,6 +29,7 @@ pub mod merge;
 pub mod metrics;
 pub mod object;
 pub mod plan;
+pub mod pool;
 pub mod presence;
 pub mod process;
 pub mod profiling;

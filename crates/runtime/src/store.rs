@@ -8,7 +8,6 @@
 //! [`Store::observed`] is how far the cache has come; the write fence waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -57,6 +56,7 @@ pub type PresenceChanges = watch::Receiver<Presence>;
 
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type IndexFn = Box<dyn Fn(&Meta) -> Option<String> + Send + Sync>;
+type OnRead<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Waiter = Box<dyn FnOnce() + Send>;
 
 /// A declared index of a store, made with [`StoreBuilder::index`].
@@ -68,13 +68,13 @@ pub struct StoreBuilder<T> {
     resource: Resource,
     metrics: Metrics,
     indexes: Vec<IndexState>,
-    of: PhantomData<T>,
+    on_read: OnRead<T>,
 }
 
 impl<T: View> StoreBuilder<T> {
     /// A store for `resource` without indexes.
     pub fn new(resource: Resource, metrics: Metrics) -> Self {
-        Self { resource, metrics, indexes: Vec::new(), of: PhantomData }
+        Self { resource, metrics, indexes: Vec::new(), on_read: Box::new(|_| {}) }
     }
 
     /// Adds an index by the value that `of` finds in the name, the labels and the owner of an object;
@@ -84,12 +84,19 @@ impl<T: View> StoreBuilder<T> {
         Index(self.indexes.len() - 1)
     }
 
+    /// Calls `change` with each object that was read, before it is stored.
+    #[must_use]
+    pub fn on_read(self, change: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
+        Self { on_read: Box::new(change), ..self }
+    }
+
     /// The empty store.
     pub fn build(self) -> Store<T> {
         let state = State { objects: BTreeMap::new(), indexes: self.indexes, observed: 0 };
         Store(Arc::new(Shared {
             cached: self.metrics.cached(&self.resource),
             resource: self.resource,
+            on_read: self.on_read,
             state: RwLock::new(state),
             followers: Mutex::new(Followers {
                 listeners: Vec::new(),
@@ -176,6 +183,7 @@ struct Followers<T> {
 
 struct Shared<T> {
     resource: Resource,
+    on_read: OnRead<T>,
     cached: Gauge,
     state: RwLock<State<T>>,
     /// Locked for the whole of a change, so that listeners hear of changes in order and a new
@@ -198,6 +206,13 @@ impl<T> Clone for Store<T> {
 }
 
 impl<T: View> Store<T> {
+    /// Reads the object that `json` begins with.
+    pub(crate) fn read_view(&self, json: &[u8]) -> Result<T, serde_json::Error> {
+        let mut view = T::read(json)?;
+        (self.0.on_read)(&mut view);
+        Ok(view)
+    }
+
     /// The kind that is cached here.
     pub fn resource(&self) -> &Resource {
         &self.0.resource

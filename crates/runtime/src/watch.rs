@@ -462,7 +462,7 @@ impl<T: View> Watcher<T> {
         resume: &mut Resume,
         listing: &mut Option<Listing<T>>,
     ) -> Result<(), WatchError> {
-        if let Some(view) = upserted::<T>(line) {
+        if let Some(view) = self.upserted(line) {
             match listing {
                 Some(listing) => listing.views.push(view),
                 None => *resume = Resume::From(self.upsert(view)),
@@ -526,7 +526,7 @@ impl<T: View> Watcher<T> {
     /// Reads one object into the listing and returns its version. One object that does not fit the
     /// view must not blind us to all others.
     fn read(&self, object: &RawValue, listing: &mut Listing<T>) -> Result<u64, WatchError> {
-        let error = match T::read(object.get().as_bytes()) {
+        let error = match self.store.read_view(object.get().as_bytes()) {
             Ok(view) => {
                 let version = view.meta().resource_version;
                 listing.views.push(view);
@@ -549,14 +549,15 @@ impl<T: View> Watcher<T> {
         self.readiness.ready();
         tracing::debug!(kind = %self.selection.resource, objects, version, "listed");
     }
-}
 
-/// The object of an event that adds or changes one, read in one pass over the line. Everything else,
-/// and what cannot be read, is for the way that looks at the line first.
-fn upserted<T: View>(line: &[u8]) -> Option<T> {
-    let starts = [br#"{"type":"ADDED","object":"#.as_slice(), br#"{"type":"MODIFIED","object":"#];
-    let object = starts.iter().find_map(|start| line.strip_prefix(*start))?;
-    T::read(object).ok()
+    /// The object of an event that adds or changes one, read in one pass over the line. Everything else,
+    /// and what cannot be read, is for the way that looks at the line first.
+    fn upserted(&self, line: &[u8]) -> Option<T> {
+        let starts =
+            [br#"{"type":"ADDED","object":"#.as_slice(), br#"{"type":"MODIFIED","object":"#];
+        let object = starts.iter().find_map(|start| line.strip_prefix(*start))?;
+        self.store.read_view(object).ok()
+    }
 }
 
 impl WatchError {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
+use grove_api::pod_spec::PodSpec;
 use grove_api::{PodCliqueSet, annotations, finalizers, labels, names};
 use grove_core::hash;
 use grove_core::pods::{ObservedPod, Phase, index_of};
@@ -40,6 +41,12 @@ impl Set {
             templates: hash::pod_template_hashes(&self.object.object.spec.template),
             generation: hash::generation_hash(&self.object.object),
         })
+    }
+
+    /// The pod templates of the cliques.
+    pub(crate) fn pod_specs(&mut self) -> impl Iterator<Item = &mut PodSpec> {
+        let cliques = self.object.object.spec.template.cliques.iter_mut();
+        cliques.map(|clique| &mut clique.spec.pod_spec)
     }
 
     /// What a user changes to reconcile everything of the set.
