@@ -149,7 +149,14 @@ fn gang(name: &str, uid: &str, generation: i64) -> PodGang {
     serde_json::from_value(json!({
         "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
         "metadata": { "namespace": "n", "name": name, "uid": uid, "generation": generation },
-        "spec": { "podgroups": [{ "name": "c", "minReplicas": 2, "podReferences": [] }] },
+        "spec": {
+            "podgroups": [{
+                "name": "c", "minReplicas": 2, "podReferences": [],
+                "topologyConstraint": { "packConstraint": { "required": "host" } },
+            }],
+            "topologyConstraint": { "packConstraint": { "required": "zone", "preferred": "rack" } },
+            "topologyConstraintGroupConfigs": [{ "name": "s-0", "podGroupNames": ["c"] }],
+        },
     }))
     .unwrap()
 }
@@ -180,6 +187,8 @@ async fn what_the_program_wants_for_a_gang_is_written_for_it() {
     assert_eq!(asked["podGangUID"], "life-1");
     assert_eq!(asked["podGangGeneration"], 4);
     assert_eq!(asked["podGang"], serde_json::to_value(gang("g", "life-1", 4)).unwrap());
+    let constraint = &asked["podGang"]["spec"]["topologyConstraint"]["packConstraint"];
+    assert_eq!(*constraint, json!({ "required": "zone", "preferred": "rack" }));
     assert_eq!(asked["objects"], json!([]));
     assert_eq!(program.asked("Describe").len(), 1, "before anything else");
     assert_eq!(backend.capabilities(&Nothing).objects, "Crew");
