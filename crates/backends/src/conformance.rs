@@ -1,9 +1,9 @@
-//! Whether a backend that is a program of its own keeps the contract: `grove backend check`.
+//! Checks whether a backend that is a program of its own keeps the contract: `grove backend check`.
 //!
-//! The program is taken through everything that the operator does with it: the life of a gang in its usual
-//! order, calls that come twice, late or together, and calls that it has to refuse. Each check is a
-//! sentence that can be true or false; a false one says what was sent, what came back and what the contract
-//! wants. Nothing is written to a cluster.
+//! The checks make the calls of an operator: the life of a gang in its usual order, calls that are repeated,
+//! late or concurrent, and calls that the program has to refuse. Each check is a sentence that is true or
+//! false; a failed one reports the request, the answer and what the contract requires. Nothing is written to
+//! a cluster.
 
 mod fixtures;
 
@@ -19,46 +19,46 @@ use self::fixtures::{Fixtures, stored};
 use crate::remote::wire::{self, Description, Operation, Response};
 use crate::remote::{AGENT, prepared};
 
-/// Calls that are made together.
+/// Number of concurrent calls.
 const TOGETHER: usize = 8;
 
-/// One thing that the contract promises.
+/// One rule of the contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The promise.
+    /// The rule.
     pub name: &'static str,
-    /// How it was broken, if it was.
+    /// How the program broke it, if it did.
     pub broken: Option<Broken>,
 }
 
-/// How a promise was broken.
+/// How a program broke a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// What was sent.
     pub sent: String,
     /// What came back.
     pub came: String,
-    /// What the contract wants.
+    /// What the contract requires.
     pub wants: String,
 }
 
-/// What came of a check.
+/// The result of all checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// All checks, in the order in which they were made.
+    /// All checks, in their order.
     pub checks: Vec<Check>,
-    /// `apiVersion Kind` of the objects that it wants, which the profile has to list.
+    /// `apiVersion Kind` of the objects in the answers, which the profile has to list.
     pub kinds: Vec<String>,
 }
 
 impl Report {
-    /// Whether everything is as the contract says.
+    /// Whether the program keeps the contract.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.broken.is_none())
     }
 }
 
-/// Takes the program behind `config` through the contract.
+/// Checks the program behind `config`.
 pub async fn check(config: &EndpointConfig, timeout: Duration, env: &Env) -> Report {
     let driver = Driver {
         endpoint: Endpoint::new(config.clone(), AGENT, env),
@@ -69,7 +69,7 @@ pub async fn check(config: &EndpointConfig, timeout: Duration, env: &Env) -> Rep
     driver.run().await
 }
 
-/// The same endpoint, asked by somebody who shows nothing.
+/// The same endpoint, called without credentials.
 fn anybody(config: &EndpointConfig) -> EndpointConfig {
     EndpointConfig { identity: None, token_file: None, ..config.clone() }
 }
@@ -81,7 +81,7 @@ struct Driver {
     rng: Rng,
 }
 
-/// What was sent and what came of it.
+/// A request and its outcome.
 struct Call {
     sent: String,
     came: Result<Response, String>,
@@ -96,7 +96,7 @@ impl Call {
         Broken { sent: self.sent.clone(), came, wants: wants.into() }
     }
 
-    /// The answer, which has to be there and to be no error.
+    /// The answer, which must exist and must not be an error.
     fn answer(&self, wants: &str) -> Result<&Response, Broken> {
         match &self.came {
             Ok(response) if response.error.is_none() => Ok(response),
@@ -125,7 +125,7 @@ fn shown(response: &Response) -> String {
 struct Checks(Vec<Check>);
 
 impl Checks {
-    /// Notes what came of a check, and hands on what it found.
+    /// Records the result of a check and returns its value.
     fn note<T>(&mut self, name: &'static str, outcome: Result<T, Broken>) -> Option<T> {
         let (found, broken) = match outcome {
             Ok(found) => (Some(found), None),
@@ -142,7 +142,7 @@ impl Driver {
         let described = self.describes().await;
         let Some(description) = checks.note("Describe says what the scheduler is", described)
         else {
-            // Nothing else can go well.
+            // All other checks would fail as well.
             return Report { checks: checks.0, kinds: Vec::new() };
         };
         checks.note("Describe says the same again", self.describes_the_same(&description).await);
@@ -382,7 +382,7 @@ impl Driver {
         call.answer("the answer to Describe").map(|_| ())
     }
 
-    /// Sends what no operator of this version sends.
+    /// Sends a body that no operator of this version sends.
     async fn provoke(
         &self,
         body: Vec<u8>,
@@ -440,7 +440,7 @@ impl Driver {
     }
 }
 
-/// The objects of an answer, which have to be manifests.
+/// The objects of an answer, which must be manifests.
 fn objects(call: &Call) -> Result<Vec<Value>, Broken> {
     let wants = "response.objects, a list of manifests with apiVersion, kind and metadata.name, each of \
                  them once, or none";

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_from_an_index_on_may_get_something_else() {
+    fn pods_from_an_index_on_may_get_another_patch() {
         let named = |name: &str| json!({ "spec": { "a": name } });
         let preparation = Preparation::merge(named("first")).and_from(2, named("further"));
         let of = |index| {

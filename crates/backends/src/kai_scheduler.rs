@@ -1,9 +1,9 @@
 //! The KAI scheduler: a PodGroup per PodGang, with a subgroup per PodClique, and a Topology per topology
 //! of Grove.
 //!
-//! KAI's own pod grouper would make PodGroups too. It is told to stay away from our pods and gangs by
-//! a marker, unless the profile says `createPodGroups: false`: then it makes them from the PodGangs,
-//! and all that pods need is the name of the scheduler.
+//! KAI's own pod grouper would create PodGroups too. A marker annotation makes it ignore our pods and gangs,
+//! unless the profile says `createPodGroups: false`: then the pod grouper creates them from the PodGangs, and
+//! pods only need the name of the scheduler.
 
 mod pod_group;
 mod queue;
@@ -39,14 +39,14 @@ const SKIP_POD_GROUPER: &str = "kai.scheduler/skip-podgrouper";
 /// Annotation: name of the topology.
 const TOPOLOGY: &str = "kai.scheduler/topology";
 
-/// Event and condition of a gang that has no PodGroup because of what its set says.
+/// Reason of a gang that cannot be translated to a PodGroup.
 const MAPPING_FAILED: &str = "KAIBackendMappingFailed";
 
 /// The backend.
 pub(crate) struct KaiScheduler {
     /// Queue of sets that name none.
     pub(crate) default_queue: Option<String>,
-    /// Whether PodGroups are ours to make.
+    /// Whether Grove creates the PodGroups.
     pub(crate) creates_pod_groups: bool,
 }
 
@@ -87,7 +87,7 @@ impl Backend for KaiScheduler {
         let key = gang.key();
         let live = gang.objects.get(&POD_GROUPS, &key);
         let wanted = pod_group::object(gang.object, spec, &queue, live.as_deref());
-        let group = converge(POD_GROUPS, wanted, live.as_deref(), "what the gang says");
+        let group = converge(POD_GROUPS, wanted, live.as_deref(), "the gang has changed");
         Ok(marker(gang.object, key).into_iter().chain(group).collect())
     }
 
@@ -178,7 +178,7 @@ fn owner<'a>(gang: &GangInput<'a>) -> Result<&'a PodCliqueSet, String> {
     gang.set.ok_or_else(|| format!("get controlling PodCliqueSet {namespace}/{name}: not found"))
 }
 
-/// Keeps KAI's pod grouper away from the gang.
+/// The write that makes KAI's pod grouper ignore the gang, if it is missing.
 fn marker(gang: &PodGang, key: ObjectKey) -> Option<Write> {
     let annotations = gang.metadata.annotations.as_ref();
     let marked = annotations.and_then(|annotations| annotations.get(SKIP_POD_GROUPER));
@@ -194,11 +194,11 @@ fn marker(gang: &PodGang, key: ObjectKey) -> Option<Write> {
             only_if: Precondition::uid(&uid.into()),
             subresource: None,
         },
-        reason: "the PodGroup is ours to make",
+        reason: "Grove creates the PodGroup",
     })
 }
 
-/// Name of the topology that the constraints of a gang are about.
+/// Name of the topology that the constraints of a gang refer to.
 fn topology_name(gang: &PodGang) -> Option<&str> {
     let annotations = gang.metadata.annotations.as_ref()?;
     let name = |key| annotations.get(key).map(String::as_str).filter(|name| !name.is_empty());

@@ -1,8 +1,8 @@
-//! The scheduler that Kubernetes ships. All it needs is its name on the pods; gangs are then approximated
-//! by our gates: pods are let go together, but may be placed one by one.
+//! The scheduler that Kubernetes ships. It only needs its name on the pods; our gates then approximate gangs:
+//! pods are released together, but may be placed one by one.
 //!
-//! With `gangScheduling: true` gangs become objects that the scheduler honours, as far as the cluster
-//! serves them. What that is, is found out while running: an upgraded API server is used at once.
+//! With `gangScheduling: true` gangs become objects that the scheduler honours, as far as the cluster serves
+//! them. The backend detects the served kinds at run time, so that it uses an upgraded API server at once.
 
 mod api;
 mod gangs;
@@ -17,7 +17,7 @@ use grove_runtime::write::Write;
 use serde_json::{Value, json};
 
 use self::api::Api;
-use self::shape::{Form, further};
+use self::shape::{Form, extra_group};
 use crate::contract::{
     Backend, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart, Preparation,
     SchedulerObjects,
@@ -26,7 +26,7 @@ use crate::error::BackendError;
 
 /// The backend `default-scheduler`.
 pub(crate) struct KubeScheduler {
-    /// Whether gangs are wanted as objects of the scheduler.
+    /// Whether gangs become objects of the scheduler.
     pub(crate) gang_scheduling: bool,
 }
 
@@ -109,7 +109,7 @@ impl PodPart for KubeScheduler {
     fn handling(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodHandling> {
         let api = Api::assumed(objects)?;
         let form = Form::of(gang, api, objects);
-        (form != Form::Untold).then(|| PodHandling {
+        (form != Form::Unreported).then(|| PodHandling {
             // Members are placed one after the other, each with as many pods as there is room for.
             minimum_first: matches!(form, Form::Tree | Form::Flat),
             by_index: form == Form::Flat,
@@ -119,7 +119,7 @@ impl PodPart for KubeScheduler {
 }
 
 impl KubeScheduler {
-    /// The API that gangs are written in; nothing where there is none or the option is off.
+    /// The API for gangs, if the cluster serves one and the option is on.
     fn api(&self, objects: &dyn SchedulerObjects) -> Result<Option<Api>, BackendError> {
         if self.gang_scheduling { Api::served(objects) } else { Ok(None) }
     }
@@ -139,9 +139,9 @@ impl KubeScheduler {
         let clique = label(labels::POD_CLIQUE);
         let group = |name: &str| in_group(pods, gang, api, name);
         match Form::of(gang, api, pods.objects) {
-            Form::Untold => return Ok(Preparation::merge(named)),
+            Form::Unreported => return Ok(Preparation::merge(named)),
             Form::Flat => {}
-            Form::Alone | Form::Tree | Form::Apart => {
+            Form::Single | Form::Tree | Form::Separate => {
                 return Ok(Preparation::merge(group(&clique)?));
             }
         }
@@ -149,11 +149,11 @@ impl KubeScheduler {
         let mut members = gang.spec.pod_groups.iter();
         let minimum = members.find(|member| member.name == clique).map(|one| one.min_replicas);
         let minimum = minimum.and_then(|minimum| u32::try_from(minimum).ok()).unwrap_or_default();
-        Ok(Preparation::merge(group(name)?).and_from(minimum, group(&further(name))?))
+        Ok(Preparation::merge(group(name)?).and_from(minimum, group(&extra_group(name))?))
     }
 }
 
-/// What pods of a group say. The group has to be there: pods cannot be put into one later.
+/// The patch for pods of a group. The group must exist: pods cannot join one later.
 fn in_group(
     pods: &NewPods<'_>,
     gang: &PodGang,

@@ -1,4 +1,4 @@
-//! The LPX scheduler. It finds out by itself what belongs together; all it needs is its name on the pods.
+//! The LPX scheduler. It detects gangs by itself and only needs its name on the pods.
 
 use futures::future::BoxFuture;
 use grove_api::PodCliqueSet;
@@ -62,7 +62,7 @@ mod tests {
     use crate::objects::testkit::Given;
 
     #[tokio::test]
-    async fn constraints_are_refused_and_the_rest_is_left_to_the_scheduler() {
+    async fn constraints_are_refused_and_pods_get_the_scheduler_name() {
         let set = |template: Value| -> PodCliqueSet {
             serde_json::from_value(json!({ "spec": { "template": template } })).unwrap()
         };

@@ -1,4 +1,4 @@
-//! The schedulers' own objects: as the caches show them, and the writes that bring them in line.
+//! The objects of schedulers: as the caches show them, and the writes that converge them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::registry::Registry;
 #[derive(Debug)]
 pub struct SchedulerObject {
     meta: Meta,
-    /// The object, without the record of who wrote which field.
+    /// The object, without `metadata.managedFields`.
     pub object: Value,
 }
 
@@ -49,14 +49,13 @@ impl SchedulerObject {
         gang_of(&self.meta)
     }
 
-    /// Whether this life of a gang owns the object. One of the same name in an earlier life may have
-    /// left it behind.
+    /// Whether this gang owns the object, rather than an earlier gang of the same name.
     pub fn is_of(&self, gang: &PodGang) -> bool {
         let owner = self.meta.controller.as_ref().map(|owner| owner.uid.to_string());
         owner.is_some() && owner == gang.metadata.uid
     }
 
-    /// Whether a backend may change the object for a gang. One of another owner is never taken over.
+    /// Fails unless a backend may change the object for a gang. Objects of other owners are never changed.
     pub(crate) fn may_change(
         &self,
         backend: &str,
@@ -74,7 +73,7 @@ impl SchedulerObject {
         Err(BackendError::new(backend, BackendFailure::NameTaken { object, gang: gang.key() }))
     }
 
-    /// What backends look at. The status is the scheduler's, which changes it all the time.
+    /// The fields that backends read. The status belongs to the scheduler, which changes it often.
     pub fn without_status(&self) -> (Uid, Value, [Value; 4]) {
         let metadata = ["labels", "annotations", "ownerReferences", "deletionTimestamp"];
         let metadata = metadata.map(|field| self.object["metadata"][field].clone());
@@ -87,7 +86,7 @@ fn gang_of(meta: &Meta) -> Option<ObjectKey> {
     Some(ObjectKey::new(&meta.key.namespace, &owner.name))
 }
 
-/// A cache for every kind that a backend named, with its objects by gang.
+/// A cache for each of [`Registry::kinds`], with an index of objects by gang.
 #[derive(Clone, Default)]
 pub struct SchedulerCaches(Arc<BTreeMap<Resource, (Store<SchedulerObject>, Index)>>);
 
@@ -128,23 +127,22 @@ impl SchedulerObjects for SchedulerCaches {
     }
 }
 
-/// Creates an object, or changes what differs of the fields that `wanted` names. A `null` removes a
-/// field.
+/// Creates an object, or changes the fields of `desired` that differ. A `null` removes a field.
 pub fn converge(
     resource: Resource,
-    mut wanted: Value,
+    mut desired: Value,
     live: Option<&SchedulerObject>,
     reason: &'static str,
 ) -> Option<Write> {
-    let text = |field: &str| wanted["metadata"][field].as_str().unwrap_or_default();
+    let text = |field: &str| desired["metadata"][field].as_str().unwrap_or_default();
     let key = ObjectKey::new(text("namespace"), text("name"));
     let verb = match live {
         None => {
-            without_nulls(&mut wanted);
-            Verb::Create { body: wanted }
+            without_nulls(&mut desired);
+            Verb::Create { body: desired }
         }
         Some(live) => Verb::Merge {
-            patch: merge::missing(&live.object, &wanted)?,
+            patch: merge::missing(&live.object, &desired)?,
             only_if: Precondition::version(&live.meta.uid, live.meta.resource_version),
             subresource: None,
         },
@@ -152,7 +150,7 @@ pub fn converge(
     Some(Write { resource, key, verb, reason })
 }
 
-/// A reference to the gang that controls an object.
+/// The owner reference to the gang that controls an object.
 pub fn owner(gang: &PodGang) -> Value {
     json!({
         "apiVersion": PodGang::API_VERSION,
@@ -179,7 +177,7 @@ fn without_nulls(value: &mut Value) {
 pub(crate) mod testkit {
     use super::*;
 
-    /// Objects that a test made up.
+    /// Objects of a test.
     #[derive(Default)]
     pub(crate) struct Given {
         pub(crate) objects: BTreeMap<(Resource, ObjectKey), Arc<SchedulerObject>>,

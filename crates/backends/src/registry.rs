@@ -25,7 +25,7 @@ pub struct Registry {
     default: Arc<dyn Backend>,
 }
 
-/// Why the configured backends cannot be had.
+/// Why the configured backends cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// A profile that this version has no backend for.
@@ -34,7 +34,7 @@ pub enum RegistryError {
          {DEFAULT_SCHEDULER:?}"
     )]
     Unsupported(String),
-    /// An endpoint that cannot be asked.
+    /// An endpoint with an invalid URL.
     #[error("scheduler.profiles: {name:?}: config.endpoint.url: {wrong}")]
     Endpoint {
         /// Name of the profile.
@@ -42,13 +42,13 @@ pub enum RegistryError {
         /// What is wrong.
         wrong: String,
     },
-    /// A backend could not be set up.
+    /// The initialization of a backend failed.
     #[error(transparent)]
     Init(#[from] BackendError),
 }
 
 impl Registry {
-    /// The backends of the profiles, not set up yet. The configuration always has one for the
+    /// The backends of the profiles, not initialized yet. The configuration always has one for the
     /// scheduler of Kubernetes.
     pub fn new(scheduler: &Scheduler, env: &Env) -> Result<Self, RegistryError> {
         let backend = |profile: &SchedulerProfile| -> Result<Arc<dyn Backend>, RegistryError> {
@@ -84,7 +84,7 @@ impl Registry {
         Ok(Self { backends, default })
     }
 
-    /// Sets every backend up.
+    /// Initializes every backend.
     pub async fn init(&self, client: &Client) -> Result<(), RegistryError> {
         for backend in self.backends.values() {
             backend.init(client).await?;
@@ -97,7 +97,7 @@ impl Registry {
         self.backends.values().map(AsRef::as_ref)
     }
 
-    /// The kinds that the backends want to see.
+    /// The kinds that the backends create or read.
     pub fn kinds(&self) -> BTreeSet<Resource> {
         let topologies = self.all().filter_map(Backend::topology).map(TopologyPart::kind);
         self.all().flat_map(Backend::kinds).chain(topologies).collect()
@@ -135,7 +135,7 @@ impl Registry {
         }
     }
 
-    /// The backend that a gang is handed to: by its label, and the default one without it.
+    /// The backend of a gang: by its label, and the default one without it.
     pub fn for_gang(&self, gang: &PodGang) -> &dyn Backend {
         let labels = gang.metadata.labels.as_ref();
         let name = labels.and_then(|labels| labels.get(labels::SCHEDULER_NAME));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_of_kubernetes_is_always_there() {
+    fn the_scheduler_of_kubernetes_is_always_active() {
         for configuration in ["", "scheduler: {profiles: [{name: kube-scheduler, default: true}]}"]
         {
             let registry = registry(configuration).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_without_a_backend_is_named() {
+    fn a_profile_without_a_backend_is_an_error_with_its_name() {
         let error = registry("scheduler: {profiles: [{name: grove-scheduler}]}").err().unwrap();
         assert!(error.to_string().contains("\"grove-scheduler\""), "{error}");
     }

@@ -1,12 +1,11 @@
-//! A scheduler backend that is a program of its own: the contract over HTTPS, for those who write their
-//! backend in another language or keep it elsewhere.
+//! A scheduler backend that is a program of its own: the contract over HTTPS, for backends in other languages.
 //!
-//! The program is asked the same questions as a [`Backend`] and can be a pure function as well: for a gang
-//! it answers with the objects that it wants, and the operator writes them. What it may ask for is in
-//! [`rules`], what goes over the wire in [`wire`], and the page for its authors is `docs/backends.md`.
+//! The program gets the same calls as a [`Backend`] and can be a pure function as well: for a gang it answers
+//! with the desired objects, and the operator writes them. [`rules`] restricts the answers, [`wire`] has the
+//! format, and `docs/backends.md` is the page for authors.
 //!
-//! It may be slow, wrong or not there at any time. Calls are bounded in number, time and size; a call that
-//! fails is tried again by whoever needed it, and all of them at once when the program answers again.
+//! The program may be slow, wrong or down at any time. Calls are bounded in number, time and size; the caller
+//! retries a failed call, and all callers at once when the program answers again.
 
 mod rules;
 pub(crate) mod wire;
@@ -38,16 +37,16 @@ use crate::contract::{
 };
 use crate::error::{BackendError, BackendFailure, MESSAGE_MAX};
 
-/// Who asks, as the program sees it.
+/// `User-Agent` of the calls.
 pub(crate) const AGENT: &str = concat!("grove/", env!("CARGO_PKG_VERSION"));
-/// Calls to one program that are under way at once.
+/// Maximum number of concurrent calls to one program.
 pub(crate) const IN_FLIGHT: usize = 16;
-/// Reviews that wait for one program at once. More would take the places of those that need nobody else.
+/// Maximum number of concurrent reviews. More would take the places of reviews for other schedulers.
 const REVIEWS: usize = 16;
-/// Longest wait of a review: the API server gives up after ten seconds.
+/// Timeout of a review: that of the API server is ten seconds.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Warnings of one review that are passed on, and the longest of them in bytes.
+/// Maximum number of warnings of one review, and the longest of them in bytes.
 const WARNINGS: usize = 16;
 const WARNING_MAX: usize = 1024;
 
@@ -61,18 +60,18 @@ pub(crate) struct Remote {
     clock: Clock,
     rng: Rng,
     reviews: Semaphore,
-    /// What it said it is, the last time it could be asked.
+    /// The last answer to `Describe`.
     description: Mutex<Option<Description>>,
-    /// Whether the last call went wrong. A program that was not asked yet is looked after as well: a
-    /// start waits for nobody.
+    /// Whether the last call failed. It is true before the first call, so that the program is probed: the
+    /// operator starts without it.
     failing: watch::Sender<bool>,
-    /// How often it was looked after since a call went well.
+    /// Number of probes since the last successful call.
     probes: AtomicU32,
-    /// The gangs that it knows of.
+    /// The gangs that were handed over.
     handed: Mutex<BTreeMap<ObjectKey, Life>>,
 }
 
-/// Which gang of a name, as far as the program was told.
+/// Which gang of a name was handed over, and its generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Life {
     uid: String,
@@ -89,7 +88,7 @@ impl Life {
 }
 
 impl Remote {
-    /// The program behind the profile of this name. It is not asked yet.
+    /// The program behind the profile of this name. It is not called yet.
     pub(crate) fn new(name: &str, given: &BackendEndpoint, env: &Env) -> Result<Self, String> {
         let url = given.url.parse().map_err(|error| format!("{:?}: {error}", given.url))?;
         let identity = given.cert_file.as_ref().zip(given.key_file.as_ref());
@@ -119,7 +118,7 @@ impl Remote {
         })
     }
 
-    /// Asks it what it is.
+    /// Calls `Describe` and keeps the answer.
     async fn describe(&self) -> Result<(), BackendError> {
         let response = self.call(Operation::Describe, "", self.timeout, || json!({})).await?;
         let checked = match response.description {
@@ -143,7 +142,7 @@ impl Remote {
             let probes = self.probes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             self.clock.sleep(Backoff::ABSENT.after(probes, &self.rng)).await;
             let Err(error) = self.describe().await else { break };
-            // A long row of failures needs no line for each.
+            // Many failures in a row do not need a line each.
             if probes.is_power_of_two() {
                 tracing::warn!(%error, probes, "the scheduler backend is asked again");
             }
@@ -218,7 +217,7 @@ impl Remote {
         self.error(BackendFailure::WrongAnswer(self.message(operation, object, wrong)))
     }
 
-    /// What a failure of a call says: where, what for, and what is wrong.
+    /// The message of a failed call: URL, operation, object, and what is wrong.
     fn message(&self, operation: Operation, object: &str, wrong: impl std::fmt::Display) -> String {
         let space = if object.is_empty() { "" } else { " " };
         format!("{}: {operation}{space}{object}: {wrong}", self.endpoint.url())
@@ -264,7 +263,7 @@ impl Remote {
         call.execute(&self.name, writes).await
     }
 
-    /// What a gang owns of the kinds of the profile.
+    /// The objects of the profile's kinds that a gang owns.
     fn objects_of(&self, gang: &GangInput<'_>) -> Vec<Value> {
         let key = gang.key();
         let owned = self.kinds.iter().flat_map(|kind| {
@@ -272,7 +271,7 @@ impl Remote {
             let owned = owned.filter(|object| object.is_of(gang.object));
             owned.map(|object| {
                 let mut object = object.object.clone();
-                // Lists leave these out.
+                // Items of lists lack these fields.
                 object["apiVersion"] = json!(kind.api_version());
                 object["kind"] = json!(kind.kind);
                 object
@@ -332,7 +331,7 @@ impl Remote {
     }
 }
 
-/// The first warnings, each of a length that a user reads.
+/// The first warnings, each cut to a readable length.
 fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let bounded = |warning: &String| bounded_text(warning, WARNING_MAX).into_owned();
     warnings.iter().take(WARNINGS).map(bounded).collect()
@@ -376,7 +375,7 @@ impl Backend for Remote {
         self.kinds.clone()
     }
 
-    /// Nobody knows before it has said so: then every key may matter.
+    /// Every key may matter until the program has described itself.
     fn acts_on(&self, key: &str) -> bool {
         let description = lock(&self.description);
         description.as_ref().is_none_or(|one| one.acts_on.iter().any(|known| known == key))

@@ -1,4 +1,4 @@
-//! The topology: what schedulers that know one are told about it, and where sets ask for a place in it.
+//! Topology objects of schedulers, and the topology constraints of sets.
 
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet};
 use grove_runtime::resource::{Resource, Uid};
@@ -9,27 +9,26 @@ use serde_json::{Value, json};
 use crate::error::BackendError;
 use crate::objects::SchedulerObject;
 
-/// What a scheduler with topology objects of its own does for the topologies of Grove: an optional part
-/// of the contract. Its functions are pure, as [`Backend::plan`](crate::Backend::plan) is.
+/// How topologies of Grove become topology objects of a scheduler: an optional part of the contract. Its functions are pure, as [`Backend::plan`](crate::Backend::plan) is.
 pub trait TopologyPart: Send + Sync {
-    /// Kind of the scheduler's topology objects, which have no namespace. The operator keeps them in
-    /// memory, and looks at a topology again when an object of it changes. A kind that the cluster does
-    /// not serve has no objects until it does; then the functions below are not called.
+    /// Kind of the scheduler's topology objects, which is cluster-scoped. The operator caches them, and
+    /// reconciles a topology when an object of it changes. While the cluster does not serve the kind, the
+    /// operator does not call the functions below.
     fn kind(&self) -> Resource;
 
     /// Name of the scheduler's object for a topology.
     fn object_name(&self, topology: &Topology<'_>) -> String;
 
-    /// The write that comes next in making the scheduler's object say what the topology says, and nothing
-    /// once it does. What is created here is controlled by the topology, and goes with it; an object that
-    /// is not is somebody else's, and stays.
+    /// The next write that brings the scheduler's object in line with the topology, if it is outdated. The
+    /// topology controls the objects that are created here, so that they are deleted with it; objects of
+    /// other owners are never changed.
     fn plan(
         &self,
         topology: &Topology<'_>,
         live: Option<&SchedulerObject>,
     ) -> Result<Option<Write>, BackendError>;
 
-    /// How the object called `reference`, which somebody else manages, compares with a topology.
+    /// Compares the object `reference`, which another owner manages, with a topology.
     fn drift(
         &self,
         topology: &Topology<'_>,
@@ -45,9 +44,9 @@ pub struct Topology<'a> {
     pub kind: &'static str,
     /// Its name.
     pub name: &'a str,
-    /// Its life.
+    /// Its uid.
     pub uid: Uid,
-    /// Keys of node labels, those of the broadest level first.
+    /// Node label keys, broadest level first.
     pub levels: Vec<&'a str>,
 }
 
@@ -62,7 +61,7 @@ impl<'a> From<&'a ClusterTopologyBinding> for Topology<'a> {
     }
 }
 
-/// The levels of this kind are in any order, but their names have one.
+/// The levels of this kind have no order of their own, so they are sorted by domain.
 impl<'a> From<&'a ClusterTopology> for Topology<'a> {
     fn from(topology: &'a ClusterTopology) -> Self {
         let mut levels: Vec<_> = topology.spec.levels.iter().collect();
@@ -90,12 +89,12 @@ impl Topology<'_> {
         })
     }
 
-    /// Whether this life of the topology controls an object.
+    /// Whether this topology controls an object.
     pub fn controls(&self, object: &SchedulerObject) -> bool {
         object.meta().controller.as_ref().is_some_and(|owner| owner.uid == self.uid)
     }
 
-    /// Whether a topology of this kind and name, in this life or another one, controls an object.
+    /// Whether a topology of this kind and name controls an object, this one or an earlier one.
     pub fn is_named_by(&self, object: &SchedulerObject) -> bool {
         object.meta().controller.as_ref().is_some_and(|owner| {
             *owner.api_version == *ClusterTopologyBinding::API_VERSION
@@ -105,16 +104,16 @@ impl Topology<'_> {
     }
 }
 
-/// How a scheduler's topology object that somebody else manages compares with a topology of Grove.
+/// How a scheduler's topology object of another owner differs from a topology of Grove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// Why it is not the same, if it is not.
+    /// The difference, if there is one.
     pub message: Option<String>,
-    /// The generation that was looked at, if the object is there.
+    /// The generation of the object, if it exists.
     pub observed_generation: Option<i64>,
 }
 
-/// The parts of a set that have a topology constraint, as messages name them.
+/// The parts of a set that have a topology constraint, in words for messages.
 pub(crate) fn constrained(set: &PodCliqueSet) -> Vec<String> {
     let template = &set.spec.template;
     let whole = template.topology_constraint.as_ref().map(|_| "PodCliqueSet".to_owned());

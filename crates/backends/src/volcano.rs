@@ -62,7 +62,7 @@ impl Backend for Volcano {
         key == annotations::VOLCANO_QUEUE
     }
 
-    /// A version of Volcano that is too old is a mistake in the installation; none at all may come.
+    /// Fails if Volcano is too old. A missing Volcano is no error: it may be installed later.
     fn init<'a>(&'a self, client: &'a Client) -> BoxFuture<'a, Result<(), BackendError>> {
         Box::pin(async move {
             let request = http::Request::get(CRD).body(Vec::new());
@@ -78,7 +78,7 @@ impl Backend for Volcano {
                 }
             };
             if let Err(error) = &checked {
-                self.announce(client, &uid, &error.message()).await;
+                self.emit_event(client, &uid, &error.message()).await;
             }
             checked.or_else(|error| if uid.is_null() { Ok(()) } else { Err(error) })
         })
@@ -91,7 +91,7 @@ impl Backend for Volcano {
             live.may_change(NAME, &POD_GROUPS, gang)?;
         }
         let wanted = pod_group(gang, live.as_deref());
-        let write = converge(POD_GROUPS, wanted, live.as_deref(), "what the gang says");
+        let write = converge(POD_GROUPS, wanted, live.as_deref(), "the gang has changed");
         Ok(write.into_iter().collect())
     }
 
@@ -115,7 +115,7 @@ impl Backend for Volcano {
     }
 }
 
-/// Whether a group of ours has only lost the reference to its gang, which is put back.
+/// Whether a group of the gang only lacks its owner reference, which is then restored.
 fn lost_its_owner(live: &SchedulerObject, gang: &GangInput<'_>) -> bool {
     let meta = live.meta();
     let labels = gang.object.metadata.labels.iter().flatten();
@@ -126,13 +126,13 @@ fn lost_its_owner(live: &SchedulerObject, gang: &GangInput<'_>) -> bool {
         && ours.all(|(key, value)| meta.labels.get(key) == Some(value.as_str()))
 }
 
-/// Event and condition of a Volcano that lacks what we need.
+/// Reason of the event and the condition for a Volcano without subgroups.
 const UNAVAILABLE: &str = "VolcanoCapabilityUnavailable";
 
 impl Volcano {
-    /// Records an event about the CRD. It has one name for all starts: an operator that is restarted again
-    /// and again reports once. There is no leader at this point, so it does not go through the writer.
-    async fn announce(&self, client: &Client, uid: &Value, message: &str) {
+    /// Emits an event about the CRD. Its name is the same for all starts, so that repeated restarts emit it
+    /// once. There is no leader yet, so it does not go through the writer.
+    async fn emit_event(&self, client: &Client, uid: &Value, message: &str) {
         let time = self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let event = unavailable(uid, message, &time);
         let request = http::Request::post("/api/v1/namespaces/default/events")
@@ -147,7 +147,7 @@ impl Volcano {
     }
 }
 
-/// The event about a CRD that lacks what we need.
+/// The event about a CRD without subgroups.
 fn unavailable(uid: &Value, message: &str, time: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -220,7 +220,7 @@ fn pod_group(gang: &GangInput<'_>, live: Option<&SchedulerObject>) -> Value {
     fields.insert("priorityClassName".to_owned(), json!(spec.priority_class_name));
     let stored = live.map_or(&Value::Null, |live| &live.object["spec"]);
     let constrained = !stored["minMember"].is_null() || !stored["subGroupPolicy"].is_null();
-    // A gang without minima asks for nothing that a group does not have already.
+    // A gang without minima changes no stored minimum.
     if !constrained || spec.pod_groups.iter().any(|clique| clique.min_replicas > 0) {
         let all = spec.pod_groups.iter().map(|clique| clique.min_replicas).sum::<i32>();
         let policies: Vec<Value> = spec

@@ -168,7 +168,7 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 // === what it is asked, and what comes of it ===
 
 #[tokio::test]
-async fn what_the_program_wants_for_a_gang_is_written_for_it() {
+async fn the_operator_writes_the_objects_of_the_answer() {
     let pki = Pki::new("wants");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
@@ -216,7 +216,7 @@ async fn a_program_that_writes_itself_answers_without_objects() {
 }
 
 #[tokio::test]
-async fn a_gang_that_is_gone_is_told_once_with_the_life_that_was_known() {
+async fn a_deleted_gang_is_reported_once_with_its_uid() {
     let pki = Pki::new("gone");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
@@ -252,7 +252,7 @@ fn told(error: &BackendError, url: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn wrong_answers_are_named_and_the_next_good_one_is_taken() {
+async fn wrong_answers_are_reported_and_the_next_correct_one_is_used() {
     let pki = Pki::new("wrong");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
@@ -320,7 +320,7 @@ async fn wrong_answers_are_named_and_the_next_good_one_is_taken() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_down_slow_or_somebody_else_is_named() {
+async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
     let pki = Pki::new("down");
     let program = StandIn::start(&pki).await;
     let (url, port) = (program.url.clone(), program.port());
@@ -363,7 +363,7 @@ async fn a_program_that_is_down_slow_or_somebody_else_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_of_another_name_is_not_the_one_of_the_profile() {
+async fn a_program_with_another_scheduler_name_is_refused() {
     let pki = Pki::new("name");
     let program = StandIn::start(&pki).await;
     let operator = Operator::named("other-scheduler", &pki, &program.url, "");
@@ -374,7 +374,7 @@ async fn a_program_of_another_name_is_not_the_one_of_the_profile() {
 }
 
 #[tokio::test]
-async fn the_failure_policy_is_about_programs_that_cannot_be_asked() {
+async fn the_failure_policy_is_for_programs_that_do_not_answer() {
     let pki = Pki::new("policy");
     let program = StandIn::start(&pki).await;
     let fails = Operator::new(&pki, &program.url, "");
@@ -407,7 +407,7 @@ async fn the_failure_policy_is_about_programs_that_cannot_be_asked() {
 }
 
 #[tokio::test]
-async fn a_slow_program_gets_a_bounded_number_of_calls_and_stops_nobody_from_stopping() {
+async fn a_slow_program_gets_a_bounded_number_of_calls_and_delays_no_shutdown() {
     let pki = Pki::new("bounded");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, ", timeout: 30s");
@@ -445,7 +445,7 @@ async fn a_slow_program_gets_a_bounded_number_of_calls_and_stops_nobody_from_sto
 }
 
 #[tokio::test]
-async fn a_program_that_answers_again_is_noticed() {
+async fn recovered_completes_when_the_program_answers_again() {
     let pki = Pki::new("again");
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
@@ -459,7 +459,7 @@ async fn a_program_that_answers_again_is_noticed() {
 /// The reference, killed and started again between any two calls: calls are idempotent, and nothing that
 /// it is told is lost.
 #[tokio::test]
-async fn a_program_that_is_restarted_in_the_middle_loses_nothing() {
+async fn a_restart_of_the_program_loses_nothing() {
     let pki = Pki::new("restarted");
     let mut program = Program::start(&pki, Shown::Token, 0);
     let operator = Operator::named("crew-scheduler", &pki, &program.url(), "");

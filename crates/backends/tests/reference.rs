@@ -52,7 +52,7 @@ async fn the_reference_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_be_asked_fails_the_first_check() {
+async fn an_unreachable_program_fails_the_first_check() {
     let pki = Pki::new("unasked");
     let program = Program::start(&pki, Shown::Token, 0);
     let url = program.url();

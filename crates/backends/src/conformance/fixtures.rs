@@ -1,4 +1,4 @@
-//! What a program is asked about: a set of two pods, its gang, and one of the pods.
+//! The objects in the requests: a set of two pods, its gang, and one of the pods.
 
 use grove_api::{finalizers, labels};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Fixtures {
         })
     }
 
-    /// One life of the gang, with this many pods listed.
+    /// A gang with this uid suffix, generation and number of pod references.
     pub(super) fn gang(&self, life: &str, generation: i64, pods: usize) -> Value {
         let pod = |index| json!({ "namespace": NAMESPACE, "name": format!("{CLIQUE}-{index:05}") });
         let references: Vec<Value> = (0..pods).map(pod).collect();
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_asked_about_what_the_operator_would_ask_them_about() {
+    fn fixtures_are_objects_of_our_types() {
         let fixtures = Fixtures { scheduler: "crew-scheduler".to_owned() };
         let set: PodCliqueSet = serde_json::from_value(fixtures.set()).unwrap();
         let clique = &set.spec.template.cliques[0];

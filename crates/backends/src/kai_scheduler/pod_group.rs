@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use grove_api::pod_gang::TranslatedConstraint;
-use grove_api::{PodGang, annotations};
+use grove_api::{PodGang, annotations as keys};
 use serde_json::{Map, Value, json};
 
 use super::{NODE_POOL, POD_GROUPS, QUEUE, SKIP_POD_GROUPER, topology_name};
 use crate::objects::{SchedulerObject, owner};
 
-/// What the group is about, in fields that are ours: `null` where there must be nothing.
+/// The fields of `spec` that Grove owns: `null` where there must be no value.
 pub(super) fn spec(gang: &PodGang) -> Result<Map<String, Value>, String> {
     let topology = topology_name(gang);
     let spec = &gang.spec;
@@ -46,8 +46,8 @@ pub(super) fn spec(gang: &PodGang) -> Result<Map<String, Value>, String> {
     Ok(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// The group as it should be. What KAI and its users decide about a group that exists stays: its
-/// queue, its node pool and every field that is not ours.
+/// The desired group. An existing group keeps what KAI and its users decide: its queue, its node pool and
+/// every field that Grove does not own.
 pub(super) fn object(
     gang: &PodGang,
     mut spec: Map<String, Value>,
@@ -55,11 +55,11 @@ pub(super) fn object(
     live: Option<&SchedulerObject>,
 ) -> Value {
     let mut labels = gang.metadata.labels.clone().unwrap_or_default();
-    let mut texts = gang.metadata.annotations.clone().unwrap_or_default();
-    texts.insert(SKIP_POD_GROUPER.to_owned(), "true".to_owned());
-    texts.remove(annotations::MIRRORED_KEYS);
-    texts.remove(annotations::TERMINATING_POD_CLIQUES);
-    texts.remove(annotations::RECREATED_REPLICAS);
+    let mut annotations = gang.metadata.annotations.clone().unwrap_or_default();
+    annotations.insert(SKIP_POD_GROUPER.to_owned(), "true".to_owned());
+    annotations.remove(keys::MIRRORED_KEYS);
+    annotations.remove(keys::TERMINATING_POD_CLIQUES);
+    annotations.remove(keys::RECREATED_REPLICAS);
     let stored = live.map_or(&Value::Null, |live| &live.object);
     if stored["spec"]["queue"].as_str().is_none_or(str::is_empty) {
         spec.insert("queue".to_owned(), json!(queue));
@@ -82,14 +82,14 @@ pub(super) fn object(
             "name": gang.metadata.name,
             "namespace": gang.metadata.namespace,
             "labels": labels,
-            "annotations": texts,
+            "annotations": annotations,
             "ownerReferences": [owner(gang)],
         },
         "spec": spec,
     })
 }
 
-/// Lists are written whole: takes over what the stored subgroup of the same name says beyond us.
+/// Adds the unknown fields of the stored subgroup of the same name, because lists are written whole.
 fn keep_unknown(wanted: &mut Value, stored: &Value) {
     let mut stored = stored.as_array().into_iter().flatten();
     let known = stored.find(|one| one["name"] == wanted["name"]).cloned();
@@ -98,7 +98,7 @@ fn keep_unknown(wanted: &mut Value, stored: &Value) {
     *wanted = merged;
 }
 
-/// A constraint without levels would keep KAI from placing anything, so it is none.
+/// The constraint of KAI. One without levels would keep KAI from placing anything, so it is omitted.
 fn constraint<'g>(
     given: Option<&'g TranslatedConstraint>,
     topology: Option<&str>,

@@ -1,4 +1,4 @@
-//! Which queue of KAI a set is in.
+//! The KAI queue of a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(super) fn of(set: &PodCliqueSet, default: Option<&str>) -> Result<String, St
     }
 }
 
-/// A label counts more than an annotation.
+/// The queue that a label or, without one, an annotation names.
 fn named<'a>(labels: Option<&'a Strings>, annotations: Option<&'a Strings>) -> Option<&'a str> {
     let queue = |strings: Option<&'a Strings>| {
         strings?.get(QUEUE).map(String::as_str).filter(|queue| !queue.is_empty())

@@ -141,7 +141,7 @@ fn a_scaled_gang_has_the_constraint_of_its_group_at_the_top_and_no_parents() {
 }
 
 #[test]
-fn only_our_own_fields_of_a_group_are_put_right() {
+fn only_fields_that_grove_owns_are_corrected() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change, Option<Value>); 9] = [
         ("nothing", |_| {}, None),
@@ -201,7 +201,7 @@ fn only_our_own_fields_of_a_group_are_put_right() {
 }
 
 #[test]
-fn what_leaves_the_gang_leaves_the_group() {
+fn members_removed_from_the_gang_are_removed_from_the_group() {
     let less = inf(|gang| {
         let spec = gang["spec"].as_object_mut().unwrap();
         spec.retain(|field, _| field == "podgroups");
@@ -218,7 +218,7 @@ fn what_leaves_the_gang_leaves_the_group() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_said_and_the_topology_comes_before_the_queue() {
+fn mapping_errors_report_the_topology_before_the_queue() {
     let no_topology = |gang: &mut Value| gang["metadata"]["annotations"] = json!({});
     let other = |owner: Value| move |gang: &mut Value| gang["metadata"]["ownerReferences"] = owner;
     let deployment = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "d",
@@ -272,7 +272,7 @@ fn what_cannot_be_mapped_is_said_and_the_topology_comes_before_the_queue() {
 }
 
 #[test]
-fn one_queue_is_found_or_the_reason_why_not() {
+fn a_set_resolves_to_one_queue_or_an_error() {
     let none = || json!({});
     let queue = |queue: &str| json!({ QUEUE: queue });
     let clique = |name: &str, labels: Value| json!({ "name": name, "labels": labels });
@@ -328,7 +328,7 @@ fn pods_name_their_group_and_subgroup() {
 }
 
 #[test]
-fn groups_can_be_left_to_the_pod_grouper_of_kai() {
+fn the_pod_grouper_of_kai_can_create_the_groups() {
     let kai = KaiScheduler { default_queue: None, creates_pod_groups: false };
     let unnamed = set(&json!({}), &json!({}), &json!([]));
     let gang = inf(|gang| gang["metadata"]["annotations"] = json!({}));

@@ -1,5 +1,5 @@
-//! The Topology of a topology of Grove. KAI does not let its levels change, so another sequence of them
-//! is another object.
+//! The KAI Topology of a topology of Grove. Its levels are immutable, so a change of the levels recreates the
+//! object.
 
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View as _;
@@ -14,7 +14,7 @@ use crate::topology::{Drift, Topology, TopologyPart};
 const TOPOLOGIES: Resource =
     Resource::cluster("kai.scheduler", "v1alpha1", "topologies", "Topology");
 
-/// What KAI does for topologies.
+/// The topology part of KAI.
 pub(super) struct Topologies;
 
 impl TopologyPart for Topologies {
@@ -60,13 +60,13 @@ impl TopologyPart for Topologies {
     }
 }
 
-/// Labels of the levels. Aliases are up to KAI's users.
+/// Node labels of the levels. Aliases belong to KAI's users.
 fn levels(live: &SchedulerObject) -> Vec<&str> {
     let levels = live.object["spec"]["levels"].as_array().into_iter().flatten();
     levels.map(|level| level["nodeLabel"].as_str().unwrap_or_default()).collect()
 }
 
-/// One of an earlier life of the topology is collected soon; any other is somebody else's.
+/// The garbage collector soon deletes an object of an earlier topology; any other has another owner.
 fn not_ours(topology: &Topology<'_>, live: &SchedulerObject) -> BackendError {
     let Topology { kind, name, .. } = topology;
     let message = format!(
@@ -91,7 +91,7 @@ fn create(topology: &Topology<'_>) -> Write {
         resource: TOPOLOGIES,
         key: ObjectKey::new("", topology.name),
         verb: Verb::Create { body },
-        reason: "what the topology says",
+        reason: "the topology has no object",
     }
 }
 
@@ -104,7 +104,7 @@ fn delete(live: &SchedulerObject) -> Write {
             propagation: Propagation::Background,
             grace_seconds: None,
         },
-        reason: "its levels are others, and cannot change",
+        reason: "its levels differ and are immutable",
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What a plan creates, as it is stored after a change.
+    /// The object that a plan creates, as stored after a change.
     fn stored(change: impl FnOnce(&mut Value)) -> SchedulerObject {
         let mut object = created();
         for (key, value) in [("uid", json!("u")), ("generation", json!(3))] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topology_is_made_with_the_levels_in_their_order_and_nothing_else() {
+    fn a_topology_is_created_with_the_levels_in_order_and_nothing_else() {
         let expected = json!({
             "apiVersion": "kai.scheduler/v1alpha1",
             "kind": "Topology",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_levels_already_stays() {
+    fn an_object_with_the_same_levels_is_up_to_date() {
         type Change = fn(&mut Value);
         let changes: [Change; 3] = [
             |_| {},
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn other_levels_are_another_object() {
+    fn changed_levels_recreate_the_object() {
         let label = |label: &str| json!({ "nodeLabel": label });
         let others = [
             json!([label("r"), label("z")]),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_somebody_else_stays_even_if_it_has_the_levels() {
+    fn an_object_of_another_owner_is_never_changed() {
         let not_owned = "KAI Topology dc is not owned by ClusterTopologyBinding dc. It is required \
                          that KAI Topology by this name is created by Grove operator and has \
                          ClusterTopologyBinding set as its owner";
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn topologies_of_others_are_compared_only() {
+    fn topologies_of_other_owners_are_only_compared() {
         let drift = |live: Option<&SchedulerObject>| {
             let drift = Topologies.drift(&Topology::from(&binding()), "theirs", live);
             (drift.message.unwrap_or_default(), drift.observed_generation)

@@ -1,4 +1,4 @@
-//! Which of its versions of gangs a cluster serves, and how they differ.
+//! The versions of the gang API that clusters serve, and how they differ.
 
 use grove_runtime::resource::Resource;
 use grove_runtime::store::Presence;
@@ -10,10 +10,10 @@ use crate::error::{BackendError, BackendFailure};
 
 const GROUP: &str = "scheduling.k8s.io";
 
-/// What the cluster offers for gangs.
+/// A version of the gang API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
-    /// Kubernetes 1.36: groups without hierarchy that cannot be changed.
+    /// Kubernetes 1.36: immutable groups without hierarchy.
     V1alpha2,
     /// Kubernetes 1.37 without composites.
     V1beta1,
@@ -31,14 +31,14 @@ impl Api {
         kinds
     }
 
-    /// The newest that is served, or nothing where none is. Fails while a kind is unknown on which the
-    /// answer depends: pods without their group, or in a group of another version, cannot be corrected.
+    /// The newest served version, if any. Fails while the presence of a deciding kind is unknown: pods
+    /// without their group, or in a group of another version, cannot be corrected.
     pub(super) fn served(objects: &dyn SchedulerObjects) -> Result<Option<Self>, BackendError> {
         let newest = Self::newest(|kind| objects.presence(kind));
         newest.map_err(|kind| BackendError::new(NAME, BackendFailure::PresenceUnknown(kind)))
     }
 
-    /// The same where unknown kinds count as served, for what can be corrected later.
+    /// The same, but unknown kinds count as served: for decisions that can be corrected later.
     pub(super) fn assumed(objects: &dyn SchedulerObjects) -> Option<Self> {
         let newest = Self::newest(|kind| match objects.presence(kind) {
             Presence::Served | Presence::Unknown => Presence::Served,
@@ -47,7 +47,7 @@ impl Api {
         newest.ok().flatten()
     }
 
-    /// The newest that is served, or the kind that has to be known first.
+    /// The newest served version, or the kind whose presence has to be known first.
     fn newest(presence: impl Fn(&Resource) -> Presence) -> Result<Option<Self>, Resource> {
         for api in [Self::V1beta1, Self::V1alpha2] {
             let kinds = [api.workloads(), api.pod_groups()];
@@ -87,11 +87,12 @@ impl Api {
         Resource::namespaced(GROUP, self.version(), "podgroups", "PodGroup")
     }
 
-    /// Whether a minimum can be changed once it is stored.
+    /// Whether a stored minimum can be changed.
     pub(super) fn has_mutable_minima(self) -> bool {
         self != Self::V1alpha2
     }
 
+    /// The disruption mode in which all pods of a group are preempted together.
     pub(super) fn all_at_once(self) -> Value {
         match self {
             Self::V1alpha2 => json!("PodGroup"),
@@ -99,7 +100,7 @@ impl Api {
         }
     }
 
-    /// How a group names its template.
+    /// The field with which a group refers to its template, and its value.
     pub(super) fn template_reference(
         self,
         workload: &str,

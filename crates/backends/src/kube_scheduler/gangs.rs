@@ -1,12 +1,12 @@
 //! Gangs as objects of the Kubernetes scheduler.
 //!
-//! A gang becomes a Workload, which only describes, and the groups that the scheduler reads, in the
-//! [`Form`] that the cluster allows for.
+//! A gang becomes a Workload, which only describes it, and the groups that the scheduler reads, in the
+//! [`Form`] that the cluster supports.
 //!
-//! The Workload comes first, because the groups name it as an owner. The root of a tree comes last, when the
-//! pods have lost their gates: until then nothing of the tree is tried, and a scheduler that looks at the
-//! whole tree for each pod that is added to it would take minutes for some hundred pods. PodGroups are never
-//! deleted to change them: they would stay, terminating, as long as they have pods. Composites may be.
+//! The Workload is created first, because the groups name it as an owner. The root of a tree is created last,
+//! when the gates of the pods are removed: the scheduler evaluates the whole tree for each pod that is added to
+//! it, which would take minutes for some hundred pods; without the root it does not try. PodGroups are never
+//! deleted to change them: they would keep terminating as long as they have pods. Composites can be recreated.
 
 use grove_api::{PodCliqueSet, PodGang, labels};
 use grove_runtime::resource::ObjectKey;
@@ -21,9 +21,9 @@ use crate::contract::GangInput;
 use crate::error::BackendError;
 use crate::objects::{SchedulerObject, converge, owner};
 
-const REASON: &str = "what the gang says";
+const REASON: &str = "the gang has changed";
 
-/// The priority class of a gang: groups and pods have to agree on it.
+/// The priority class of a gang, which its groups and pods must share.
 pub(super) fn priority_class<'a>(
     gang: Option<&'a PodGang>,
     set: Option<&'a PodCliqueSet>,
@@ -39,10 +39,10 @@ pub(super) fn priority_class<'a>(
     of_gang.or(of_set).or_else(of_cliques)
 }
 
-/// The writes that are missing. A step waits for the one before it to be seen, so a plan may be a part. What
-/// cannot be done is told when everything else is.
+/// The missing writes. A step waits until the cache has observed the previous one, so a plan may be partial.
+/// What cannot be done is reported when everything else is done.
 pub(super) fn plan(gang: &GangInput<'_>, api: Api) -> Result<Vec<Write>, BackendError> {
-    if Form::of(gang.object, api, gang.objects) == Form::Untold {
+    if Form::of(gang.object, api, gang.objects) == Form::Unreported {
         let message = format!(
             "PodGang {} had pods before gangs were told to the scheduler: they are let go together and \
              may be placed one by one. Delete the PodCliqueSet and create it again to have whole gangs",
@@ -57,7 +57,7 @@ pub(super) fn plan(gang: &GangInput<'_>, api: Api) -> Result<Vec<Write>, Backend
         let body = builder.workload(&shape);
         return Ok(converge(api.workloads(), body, None, REASON).into_iter().collect());
     };
-    builder.wait_for_former(&workload)?;
+    builder.check_owner(&workload)?;
     let described = builder.changed_workload(&shape, &workload);
     let shape = if api.has_mutable_minima() {
         shape.without_succeeded(gang.object, &gang.progress.succeeded)
@@ -117,7 +117,7 @@ impl Builder<'_> {
         })
     }
 
-    /// What templates and groups have in common.
+    /// The fields that templates and groups have in common.
     fn terms(&self, policy: &Value, key: Option<&String>, together: bool) -> Value {
         let constraints = key.map(|key| json!({ "topology": [{ "key": key }] }));
         json!({
@@ -154,7 +154,7 @@ impl Builder<'_> {
                 templates.push(template);
             }
         }
-        // More come only from a gang that was a tree, and nobody reads them.
+        // Only a gang that was a tree has more, and the scheduler does not read them.
         templates.truncate(TEMPLATES);
         templates
     }
@@ -197,7 +197,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Of a Workload that exists, minima can change; templates neither come nor go.
+    /// The write for a changed minimum. Templates of an existing Workload cannot be added or removed.
     fn changed_workload(&self, shape: &Shape, live: &SchedulerObject) -> Option<Write> {
         if !self.api.has_mutable_minima() {
             return None;
@@ -216,7 +216,7 @@ impl Builder<'_> {
             resource: self.api.workloads(),
             key: live.meta().key.clone(),
             verb: Verb::Merge { patch, only_if, subresource: None },
-            reason: "the minimum is another one",
+            reason: "the minimum has changed",
         })
     }
 
@@ -246,9 +246,9 @@ impl Builder<'_> {
         Ok(converge(resource, body, None, REASON))
     }
 
-    /// What has the name of an object of ours and is in the way: what an earlier gang left behind counts
-    /// pods of then, and what is terminating stays as long as it has pods.
-    fn wait_for_former(&self, live: &SchedulerObject) -> Result<(), BackendError> {
+    /// Fails while another object has the name: one of an earlier gang counts former pods, and a terminating
+    /// one stays as long as it has pods.
+    fn check_owner(&self, live: &SchedulerObject) -> Result<(), BackendError> {
         let is_ours = live.is_of(self.gang.object);
         if is_ours && !live.meta().deleting {
             return Ok(());
@@ -268,13 +268,13 @@ impl Builder<'_> {
         Err(BackendError::not_yet(NAME, message))
     }
 
-    /// Of a group that exists, the minimum can change, and that not everywhere.
+    /// The write for a changed minimum or label of an existing group. On some versions minima are immutable.
     fn changed_group(
         &self,
         group: &Group,
         live: &SchedulerObject,
     ) -> Result<Option<Write>, BackendError> {
-        self.wait_for_former(live)?;
+        self.check_owner(live)?;
         let name = &live.meta().key;
         let mut wanted = json!({
             "metadata": { "name": group.name, "namespace": &*name.namespace,
@@ -285,15 +285,15 @@ impl Builder<'_> {
             wanted["spec"] =
                 json!({ "schedulingPolicy": { "gang": { "minCount": group.min_count } } });
         }
-        let write = converge(self.api.pod_groups(), wanted, Some(live), "what the gang says");
+        let write = converge(self.api.pod_groups(), wanted, Some(live), "the gang has changed");
         if write.is_some() {
             return Ok(write);
         }
-        self.judge(group, live).map(|()| None)
+        self.check_immutable(group, live).map(|()| None)
     }
 
-    /// What cannot be changed of a group has to be as it should.
-    fn judge(&self, group: &Group, live: &SchedulerObject) -> Result<(), BackendError> {
+    /// Fails if an immutable field of a group differs from the desired one.
+    fn check_immutable(&self, group: &Group, live: &SchedulerObject) -> Result<(), BackendError> {
         let (name, spec) = (&live.meta().key, &live.object["spec"]);
         let wrong = |reason: &'static str, message: String| {
             Err(BackendError::invalid(NAME, reason, message))
@@ -319,20 +319,20 @@ impl Builder<'_> {
         }
         let asked = group.topology_key.as_deref();
         if key != asked {
-            return wrong("TopologyOutOfSync", stays(name, "schedulingConstraints", asked));
+            return wrong("TopologyOutOfSync", immutable(name, "schedulingConstraints", asked));
         }
         // Without a class the API server chooses one, and 1.36 stores none unless preemption of groups is
         // enabled.
         let class = spec["priorityClassName"].as_str();
         let differs = self.priority.is_some() && class != self.priority;
         if differs && (class.is_some() || self.api.has_mutable_minima()) {
-            return wrong("PriorityOutOfSync", stays(name, "priorityClassName", self.priority));
+            return wrong("PriorityOutOfSync", immutable(name, "priorityClassName", self.priority));
         }
         let minimum = spec["schedulingPolicy"]["gang"]["minCount"].as_i64().unwrap_or_default();
         if minimum != i64::from(group.min_count.max(0)) {
             let asked = group.min_count.to_string();
             let field = "schedulingPolicy.gang.minCount";
-            return wrong("MinimumOutOfSync", stays(name, field, Some(&asked)));
+            return wrong("MinimumOutOfSync", immutable(name, field, Some(&asked)));
         }
         Ok(())
     }
@@ -345,12 +345,12 @@ impl Builder<'_> {
     ) -> Result<Option<Write>, BackendError> {
         let resource = composites();
         if let Some(live) = live {
-            self.wait_for_former(live)?;
+            self.check_owner(live)?;
             let spec = &live.object["spec"];
             let same = spec["schedulingPolicy"]["gang"]["minGroupCount"]
                 == composite.min_group_count
                 && topology_key(spec) == composite.topology_key.as_deref();
-            // Nothing of it can be changed, but it may be replaced at any time.
+            // It is immutable, but can be recreated at any time.
             return Ok((!same).then(|| Write {
                 resource,
                 key: live.meta().key.clone(),
@@ -359,7 +359,7 @@ impl Builder<'_> {
                     propagation: Propagation::Orphan,
                     grace_seconds: None,
                 },
-                reason: "its groups are others",
+                reason: "its groups have changed",
             }));
         }
         if composite.parent.is_none() && !self.gang.progress.released {
@@ -380,8 +380,8 @@ impl Builder<'_> {
     }
 }
 
-/// That a field of a group keeps its value.
-fn stays(group: &ObjectKey, field: &str, asked: Option<&str>) -> String {
+/// The message for a field of a group that cannot be changed.
+fn immutable(group: &ObjectKey, field: &str, asked: Option<&str>) -> String {
     format!(
         "PodGroup {group}: spec.{field} cannot be changed to {:?} on this cluster and stays as it \
          was: delete PodCliqueSet and create it again to have it changed",
@@ -391,12 +391,12 @@ fn stays(group: &ObjectKey, field: &str, asked: Option<&str>) -> String {
 
 const LISTS: [&str; 2] = ["podGroupTemplates", "compositePodGroupTemplates"];
 
-/// A list that the API server refuses when it is empty.
+/// Null for an empty list, which the API server refuses.
 fn list(templates: &[Value]) -> Value {
     if templates.is_empty() { Value::Null } else { json!(templates) }
 }
 
-/// Gives the templates of a list the minima of those with the same name.
+/// Sets the minima of templates to those of the desired ones with the same name.
 fn set_minima(live: &mut Value, wanted: &Value) {
     for template in live.as_array_mut().into_iter().flatten() {
         let mut all = wanted.as_array().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! What the scheduler of Kubernetes cannot do for a set, as the cluster is: told when a set is admitted if
-//! it would run otherwise than it asks for, and in a condition of those that are there.
+//! What the scheduler of Kubernetes does not support for a set on this cluster. Admission refuses a new set
+//! whose constraints would be lost; a condition of existing sets reports the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::contract::{Limitation, SchedulerObjects};
 const COMPOSITES: &str = "enable the feature gates TopologyAwareWorkloadScheduling and CompositePodGroup \
                           and the API version scheduling.k8s.io/v1alpha3";
 
-/// Whether gangs of a set can be told to the scheduler. What existed before is not refused.
+/// Whether the gangs of a set can become objects of the scheduler. Existing sets are not refused.
 pub(super) fn check(
     set: &PodCliqueSet,
     old: Option<&PodCliqueSet>,
@@ -35,7 +35,7 @@ pub(super) fn check(
     ))
 }
 
-/// Groups have one priority, and so must all pods of a set.
+/// Whether all pods of a set have one priority: a group has only one.
 fn one_priority(set: &PodCliqueSet) -> Result<(), String> {
     let template = &set.spec.template;
     let of_set = template.priority_class_name.as_deref().filter(|name| !name.is_empty());
@@ -53,7 +53,7 @@ fn one_priority(set: &PodCliqueSet) -> Result<(), String> {
     ))
 }
 
-/// What is done for a set only in part.
+/// The limitations of a set.
 pub(super) fn limitations(
     set: &PodCliqueSet,
     objects: &dyn SchedulerObjects,
@@ -129,14 +129,14 @@ pub(super) fn limitations(
     limitations
 }
 
-/// How the gangs of a set would be told now. The base gang has every member that another gang has.
+/// The form that gangs of a new set would have. The base gang has every member of other gangs.
 fn form(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> Form {
     let layout = Layout::of(set);
     let base = pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), NAME, None);
     Form::of(&base, api, objects)
 }
 
-/// The required levels below that of the set that one group for a whole gang cannot have.
+/// The required levels below that of the set, which one group for a whole gang cannot express.
 fn lost_levels(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> Vec<String> {
     if form(set, api, objects) != Form::Flat {
         return Vec::new();

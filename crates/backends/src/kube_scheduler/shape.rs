@@ -1,7 +1,7 @@
-//! The groups that the scheduler of Kubernetes is told about a gang, and the templates that describe them.
+//! The groups of a gang for the scheduler of Kubernetes, and the templates that describe them.
 //!
-//! The scheduler reads groups. The Workload only describes them and has room for few templates: groups
-//! that are alike share one, and where that is not enough further composites hold a part each.
+//! The scheduler reads groups. The Workload only describes them and has room for few templates: equal groups
+//! share one, and where that is not enough, further composites hold a part of the groups each.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,24 @@ use crate::contract::{SchedulerObjects, SucceededPods};
 
 /// Templates that fit into one list of a Workload.
 pub(super) const TEMPLATES: usize = 8;
-/// Templates have names like host names.
+/// Longest name of a template, which is a DNS label.
 const LABEL_LENGTH: usize = 63;
 
-/// How a gang is told to the scheduler. Pods cannot change their group, so what was begun is gone on with,
-/// whatever the cluster serves by now.
+/// How a gang is represented for the scheduler. Pods cannot change their group, so a gang keeps its form when
+/// the cluster begins to serve other kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// No groups at all: the gang has had pods before the scheduler could be told about it. A group would
-    /// wait for pods that it does not have.
-    Untold,
+    /// No groups: the gang had pods before it could have groups. A group would wait for pods that are not in
+    /// it.
+    Unreported,
     /// The only member is the only group.
-    Alone,
-    /// A group for each member, below composites that want all of them.
+    Single,
+    /// A group for each member, below composites that require all of them.
     Tree,
-    /// One group with the minima of all members, and one with all further pods, which are placed one by one.
+    /// One group with the minima of all members, and one with all other pods, which are placed one by one.
     Flat,
-    /// A group for each member and nothing above them: what is left of a tree where composites are not
-    /// served any more.
-    Apart,
+    /// A group for each member without composites: a tree on a cluster that no longer serves composites.
+    Separate,
 }
 
 impl Form {
@@ -41,17 +40,17 @@ impl Form {
         let (members, metadata) = (&gang.spec.pod_groups, &gang.metadata);
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let key = ObjectKey::new(namespace, metadata.name.as_deref().unwrap_or_default());
-        let is_told = || {
+        let has_groups = || {
             let kinds = [api.workloads(), api.pod_groups()];
-            let mut told = kinds.iter().flat_map(|kind| objects.of_gang(kind, &key));
-            told.any(|object| object.is_of(gang))
+            let mut owned = kinds.iter().flat_map(|kind| objects.of_gang(kind, &key));
+            owned.any(|object| object.is_of(gang))
         };
         let has_pods = members.iter().any(|member| !member.pod_references.is_empty());
-        if (has_pods || is_initialized(gang)) && !is_told() {
-            return Self::Untold;
+        if (has_pods || is_initialized(gang)) && !has_groups() {
+            return Self::Unreported;
         }
         if members.len() <= 1 {
-            return Self::Alone;
+            return Self::Single;
         }
         let has = |name: &str| {
             let group = objects.get(&api.pod_groups(), &ObjectKey::new(namespace, name));
@@ -61,7 +60,7 @@ impl Form {
         if has(&key.name) {
             Self::Flat
         } else if members.iter().any(|member| has(&member.name)) {
-            if composite { Self::Tree } else { Self::Apart }
+            if composite { Self::Tree } else { Self::Separate }
         } else if composite && tree(gang).is_some() {
             Self::Tree
         } else {
@@ -71,19 +70,19 @@ impl Form {
 }
 
 /// Name of the group with the pods above the minima of a flat gang.
-pub(super) fn further(gang: &str) -> String {
+pub(super) fn extra_group(gang: &str) -> String {
     format!("{gang}-extra")
 }
 
-/// Pods that are scheduled together, as the scheduler is told.
+/// Pods that are scheduled together.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Zero: one by one.
+    /// Zero if the pods are placed one by one.
     pub(super) min_count: i32,
     pub(super) topology_key: Option<String>,
     pub(super) parent: Option<String>,
-    /// Absent beside a tree: a Workload describes a tree or a list, not both.
+    /// Absent for groups beside a tree: a Workload describes a tree or a list, not both.
     pub(super) template: Option<String>,
 }
 
@@ -103,7 +102,7 @@ impl Group {
     }
 }
 
-/// What groups have in common that share a template.
+/// What groups that share a template have in common.
 type Terms = (i32, Option<String>);
 
 /// Groups that are scheduled together.
@@ -134,9 +133,9 @@ impl Shape {
                 Some(tree) => return tree,
                 None => each(),
             },
-            Form::Apart => each(),
-            Form::Untold => Vec::new(),
-            Form::Alone => {
+            Form::Separate => each(),
+            Form::Unreported => Vec::new(),
+            Form::Single => {
                 let mut only: Vec<Group> = each();
                 for group in &mut only {
                     group.topology_key = group.topology_key.take().or_else(|| whole.clone());
@@ -146,15 +145,15 @@ impl Shape {
             Form::Flat => {
                 let minimum = members.iter().map(|member| member.min_replicas.max(0)).sum();
                 let core = Group::new(name, minimum, whole.clone(), None);
-                vec![core, Group::new(&further(name), 0, whole, None)]
+                vec![core, Group::new(&extra_group(name), 0, whole, None)]
             }
         };
-        let own = |group: Group| Group { template: Some(safe(&group.name)), ..group };
+        let own = |group: Group| Group { template: Some(template_name(&group.name)), ..group };
         Self { groups: groups.into_iter().map(own).collect(), composites: Vec::new() }
     }
 
-    /// What the scheduler is told when some pods have succeeded. It does not count them, and would let
-    /// others wait for them that come in place of lost ones.
+    /// Lowers the minima by the succeeded pods. The scheduler does not count them, and would let the
+    /// replacements of lost pods wait for them.
     pub(super) fn without_succeeded(
         mut self,
         gang: &PodGang,
@@ -164,17 +163,17 @@ impl Shape {
             return self;
         }
         let members = &gang.spec.pod_groups;
-        let mut over: Vec<String> = Vec::new();
+        let mut completed: Vec<String> = Vec::new();
         for group in self.groups.iter_mut().filter(|group| group.min_count > 0) {
             let left = if members.iter().any(|member| member.name == group.name) {
                 succeeded.get(&group.name).map_or(group.min_count, |one| limited(one.remaining))
             } else {
-                // Of a flat gang the pods with the first indices.
+                // A flat gang has the pods with the first indices in this group.
                 group.min_count
                     - limited(members.iter().map(|member| of_minimum(member, succeeded)).sum())
             };
             if left == 0 {
-                over.push(group.name.clone());
+                completed.push(group.name.clone());
             }
             group.min_count = group.min_count.min(left).max(1);
         }
@@ -182,9 +181,9 @@ impl Shape {
             let name = &self.composites[index].name;
             let groups = self.below(name).map(|group| &group.name);
             let composites = self.composites_below(Some(name)).map(|composite| &composite.name);
-            let counts = groups.chain(composites).filter(|one| !over.contains(one)).count();
+            let counts = groups.chain(composites).filter(|one| !completed.contains(one)).count();
             if counts == 0 {
-                over.push(name.clone());
+                completed.push(name.clone());
             }
             self.composites[index].min_group_count = counts.max(1);
         }
@@ -202,7 +201,7 @@ impl Shape {
         self.composites.iter().filter(move |one| one.parent.as_deref() == parent)
     }
 
-    /// Puts the groups below a parent into parts of it, if they are too many to be described side by side.
+    /// Distributes the groups below a parent to several composites, if one list of templates is too short.
     fn split(&mut self, parent: &str) {
         let mut kinds: Vec<Terms> = Vec::new();
         for group in self.below(parent) {
@@ -233,13 +232,13 @@ impl Shape {
             min_group_count: children,
             topology_key,
             parent: parent.map(str::to_owned),
-            template: safe(name),
+            template: template_name(name),
         });
     }
 
-    /// Names the templates; nothing when there would be too many.
+    /// Names the templates; returns nothing if there are too many.
     fn described(mut self) -> Option<Self> {
-        // What composites share a template with, by name.
+        // The composite whose template each composite uses, by name.
         let mut like = BTreeMap::<String, String>::new();
         for composite in &self.composites {
             let siblings = || self.composites_below(composite.parent.as_deref());
@@ -256,16 +255,17 @@ impl Shape {
             let described = &like[parent];
             let shares = described != parent || self.below(parent).count() > TEMPLATES;
             let first = self.below(described).find(|one| shares && one.terms() == group.terms());
-            let name = safe(&first.unwrap_or(group).name);
-            // The root may be called as a member is.
-            let taken = self.composites.iter().any(|composite| safe(&composite.name) == name);
-            templates.push(Some(if taken { safe(&format!("{name}-pods")) } else { name }));
+            let name = template_name(&first.unwrap_or(group).name);
+            // The root may have the name of a member.
+            let taken =
+                self.composites.iter().any(|composite| template_name(&composite.name) == name);
+            templates.push(Some(if taken { template_name(&format!("{name}-pods")) } else { name }));
         }
         for (group, template) in self.groups.iter_mut().zip(templates) {
             group.template = template;
         }
         for composite in &mut self.composites {
-            composite.template = safe(&like[&composite.name]);
+            composite.template = template_name(&like[&composite.name]);
         }
         let is_too_wide = |parent: &str| {
             let mut names: Vec<_> =
@@ -278,7 +278,7 @@ impl Shape {
         (!too_wide).then_some(self)
     }
 
-    /// Whether one template can stand for both. Those with composites of their own have one of their own.
+    /// Whether one template can describe both. Composites with composites below never share one.
     fn are_alike(&self, one: &Composite, other: &Composite) -> bool {
         let terms = |composite: &Composite| {
             let mut below: Vec<Terms> = self.below(&composite.name).map(Group::terms).collect();
@@ -291,8 +291,8 @@ impl Shape {
     }
 }
 
-/// Members below the root, or below the composite of their constraint; nothing when a Workload cannot
-/// describe them. A member without a minimum is left out: below a composite it would need a pod to count.
+/// Members below the root, or below the composite of their constraint; nothing if a Workload cannot
+/// describe them. A member without a minimum stays outside of the tree: inside it would need at least one pod.
 fn tree(gang: &PodGang) -> Option<Shape> {
     let root = gang.metadata.name.as_deref().unwrap_or_default();
     let mut shape = Shape::default();
@@ -320,7 +320,7 @@ fn tree(gang: &PodGang) -> Option<Shape> {
     shape.described()
 }
 
-/// How many pods of a member have succeeded that are in the group of the minima.
+/// The number of succeeded pods of a member in the group of the minima.
 fn of_minimum(member: &Member, succeeded: &BTreeMap<String, SucceededPods>) -> u32 {
     let indices = succeeded.get(&member.name).map(|one| &*one.indices).unwrap_or_default();
     let counts = |index: &&u32| limited(**index) < member.min_replicas;
@@ -336,12 +336,12 @@ fn required(constraint: Option<&TranslatedConstraint>) -> Option<String> {
     pack.required.clone().filter(|key| !key.is_empty())
 }
 
-/// A name that templates may have: like a host name, and still another one for every name.
-fn safe(name: &str) -> String {
+/// A DNS label for a template, different for different names.
+fn template_name(name: &str) -> String {
     if name.len() <= LABEL_LENGTH && !name.contains('.') {
         return name.to_owned();
     }
-    // FNV-1a: stable for ever, and nobody attacks their own names.
+    // FNV-1a is stable across versions, and names need no protection against collisions on purpose.
     let hash = name
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -60,7 +60,7 @@ fn group(name: &str, owner: &str) -> Value {
 }
 
 #[test]
-fn the_newest_version_that_is_served_is_used() {
+fn the_newest_served_version_is_used() {
     let served = clusters().map(|cluster| Api::served(&cluster).unwrap());
     assert_eq!(served, [None, Some(Api::V1alpha2), Some(Api::V1beta1), Some(Api::Composite)]);
 }
@@ -138,7 +138,7 @@ fn pods_wait_for_the_groups_that_they_name() {
 }
 
 #[test]
-fn minima_come_first_where_a_gang_has_several_members() {
+fn minima_come_first_in_gangs_with_several_members() {
     let of = |cluster: &Given| gangs().handling(&gang(), cluster);
     let [nothing, old, flat, tree] = clusters();
     assert_eq!(of(&nothing), None);
@@ -155,7 +155,7 @@ fn minima_come_first_where_a_gang_has_several_members() {
 }
 
 #[test]
-fn without_the_option_or_the_api_pods_only_name_the_scheduler() {
+fn without_the_option_or_the_api_pods_only_get_the_scheduler_name() {
     let important = set(&json!({ "priorityClassName": "high" }));
     let [nothing, .., everything] = clusters();
     let off = KubeScheduler { gang_scheduling: false };
@@ -168,7 +168,7 @@ fn without_the_option_or_the_api_pods_only_name_the_scheduler() {
 }
 
 #[test]
-fn what_a_cluster_cannot_do_is_said() {
+fn unsupported_features_of_a_cluster_are_limitations() {
     let clique = |name: &str, replicas, min, constraint: Value| {
         json!({ "name": name, "topologyConstraint": constraint,
             "spec": { "replicas": replicas, "minAvailable": min } })
@@ -221,7 +221,7 @@ fn what_a_cluster_cannot_do_is_said() {
 }
 
 #[test]
-fn a_required_level_that_would_be_lost_is_refused_when_a_set_is_new() {
+fn admission_refuses_a_required_level_that_would_be_lost() {
     let clique = |name: &str, constraint: Value| json!({ "name": name, "topologyConstraint": constraint, "spec": { "replicas": 1 } });
     let rack = json!({ "packDomain": "rack" });
     let lost = set(&json!({ "cliques": [clique("a", Value::Null), clique("b", rack.clone())] }));
@@ -241,7 +241,7 @@ fn a_required_level_that_would_be_lost_is_refused_when_a_set_is_new() {
 }
 
 #[test]
-fn a_gang_that_no_workload_can_describe_says_so() {
+fn a_gang_with_too_many_groups_reports_a_limitation() {
     let cliques: Vec<Value> = (1..=65)
         .map(|min| json!({ "name": format!("c{min}"), "spec": { "replicas": min, "minAvailable": min } }))
         .collect();

@@ -1,6 +1,6 @@
-//! What an answer may ask for, and what comes of it. Whoever answers runs outside of our reach, and we act
-//! on its word with our own permissions: objects are of the kinds that the profile lists, in the
-//! namespace of the gang and owned by it, and pods keep what makes them Grove's.
+//! What an answer may contain, and the writes that follow from it. The operator acts on the answers of another
+//! program with its own permissions, so it restricts them: objects have a kind that the profile lists, are in
+//! the namespace of the gang and owned by it, and pods keep the labels and the gate of Grove.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::contract::{GangInput, Preparation};
 use crate::error::BackendError;
 use crate::objects::{SchedulerObject, converge, owner};
 
-/// Why an answer is not acted on.
+/// Why the operator does not act on an answer.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// It asks for what it may not.
+    /// The answer breaks a rule.
     Answer(String),
-    /// The cluster is not as it has to be.
+    /// The state of the cluster does not allow the writes.
     Cluster(BackendError),
 }
 
@@ -43,14 +43,9 @@ pub(super) fn writes(
             let wrong = format!("response.objects[{index}]: {} {key} is there twice", kind.kind);
             return Err(Refused::Answer(wrong));
         }
-        // What is going is made anew when it is gone.
+        // A terminating object is recreated when it is gone.
         if live.as_ref().is_none_or(|live| !live.meta().deleting) {
-            writes.extend(converge(
-                kind.clone(),
-                object,
-                live.as_deref(),
-                "what the backend wants",
-            ));
+            writes.extend(converge(kind.clone(), object, live.as_deref(), "the backend lists it"));
         }
     }
     for kind in kinds {
@@ -62,7 +57,7 @@ pub(super) fn writes(
     Ok(writes)
 }
 
-/// An object as the gang's own: only what the backend has a say in, under the gang's ownership.
+/// The object to write: the fields that a program may set, owned by the gang.
 fn own<'k>(
     kinds: &'k [Resource],
     gang: &GangInput<'_>,
@@ -92,7 +87,7 @@ fn own<'k>(
     for field in ["labels", "annotations"] {
         own.extend(metadata.get(field).map(|value| (field.to_owned(), value.clone())));
     }
-    // That is the scheduler's.
+    // It belongs to the scheduler.
     fields.remove("status");
     fields.insert("metadata".to_owned(), Value::Object(own));
     Ok((known, key, Value::Object(fields)))
@@ -104,11 +99,11 @@ fn delete(kind: &Resource, live: &SchedulerObject) -> Write {
         resource: kind.clone(),
         key: live.meta().key.clone(),
         verb: Verb::Delete { only_if, propagation: Propagation::Background, grace_seconds: None },
-        reason: "the backend wants it no more",
+        reason: "the backend no longer lists it",
     }
 }
 
-/// What a patch makes of pods.
+/// The preparation that a patch describes, if it keeps the rules.
 pub(crate) fn preparation(
     backend: &str,
     draft: &Value,
@@ -136,7 +131,7 @@ pub(crate) fn preparation(
     Ok(Preparation::merge(patch))
 }
 
-/// Whether a part of a patch is an object with no other fields than these, each an object.
+/// Fails unless a part of a patch is an object with these fields only, each of them an object.
 fn only(part: &Value, path: &str, allowed: &[&str]) -> Result<(), String> {
     let fields = match part {
         // A field that the patch does not have; `null` as its value does not get here.

@@ -1,8 +1,7 @@
-//! What is sent to a backend that is a program of its own, and what it answers: one envelope,
-//! `backend.grove.io/v1alpha1` `BackendReview`, for all operations.
+//! The wire format of a backend that is a program of its own: one envelope, `backend.grove.io/v1alpha1`
+//! `BackendReview`, for all operations.
 //!
-//! Fields that an answer has and this version does not know are left alone, so that both sides can be
-//! renewed one after the other.
+//! Unknown fields of an answer are ignored, so that both sides can be upgraded one after the other.
 
 use std::fmt;
 
@@ -15,23 +14,23 @@ pub(crate) const API_VERSION: &str = "backend.grove.io/v1alpha1";
 /// `kind` of the envelope.
 pub(crate) const KIND: &str = "BackendReview";
 
-/// What a backend is asked for.
+/// An operation of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// What it is.
+    /// Describes the backend.
     Describe,
-    /// The scheduler's objects for a gang.
+    /// Returns the scheduler's objects for a gang.
     SyncPodGang,
-    /// To forget a gang.
+    /// Forgets a gang.
     PodGangDeleted,
-    /// What pods that are about to be created need.
+    /// Returns what new pods need.
     PreparePods,
-    /// Whether a set may be stored.
+    /// Validates a set.
     ValidatePodCliqueSet,
 }
 
 impl Operation {
-    /// The word on the wire.
+    /// The name on the wire.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Describe => "Describe",
@@ -49,7 +48,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A request. Fields that are null are left out.
+/// A request without null fields.
 pub(crate) fn request(uid: &str, operation: &str, fields: Value) -> Value {
     let mut request = json!({ "uid": uid, "operation": operation });
     if let (Value::Object(request), Value::Object(fields)) = (&mut request, fields) {
@@ -58,14 +57,14 @@ pub(crate) fn request(uid: &str, operation: &str, fields: Value) -> Value {
     json!({ "apiVersion": API_VERSION, "kind": KIND, "request": request })
 }
 
-/// What a backend answers. Which fields have to be there depends on the operation.
+/// The answer of a backend. The operation decides which fields are required.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Response {
     /// `Describe`.
     pub(crate) description: Option<Description>,
-    /// `SyncPodGang`: exactly what the gang shall own of the kinds of the profile. Without it, what is
-    /// there is left alone.
+    /// `SyncPodGang`: exactly the objects of the profile's kinds that the gang shall own. Without it, the
+    /// operator changes nothing.
     pub(crate) objects: Option<Vec<Value>>,
     /// `PreparePods`: JSON merge patch.
     pub(crate) patch: Option<Value>,
@@ -73,13 +72,13 @@ pub(crate) struct Response {
     pub(crate) allowed: Option<bool>,
     /// `ValidatePodCliqueSet`: why not.
     pub(crate) message: Option<String>,
-    /// `ValidatePodCliqueSet`: shown to the user in any case.
+    /// `ValidatePodCliqueSet`: for the user, whether or not the set is allowed.
     pub(crate) warnings: Option<Vec<String>>,
-    /// Why the operation was not done.
+    /// Why the operation failed.
     pub(crate) error: Option<Refusal>,
 }
 
-/// What a backend is.
+/// What a backend says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Description {
@@ -92,7 +91,7 @@ pub(crate) struct Description {
     pub(crate) acts_on: Vec<String>,
 }
 
-/// What a scheduler can do, in words for people who compare.
+/// What a scheduler can do, as in [`Capabilities`](crate::Capabilities).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Words {
@@ -104,19 +103,19 @@ pub(crate) struct Words {
     pub(crate) priority: String,
 }
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
     /// One word for programs: `QueueIsClosed`.
     pub(crate) reason: String,
-    /// The sentence for people.
+    /// The sentence for users.
     pub(crate) message: String,
-    /// Whether asking again may help although nothing has changed.
+    /// Whether the same call may succeed later.
     pub(crate) retryable: bool,
 }
 
-/// Reads the answer to the call `uid`, or says what is wrong with it.
+/// Reads the answer to the call `uid`; the error says what is wrong with it.
 pub(crate) fn response(uid: &str, body: &[u8]) -> Result<Response, String> {
     let answer: Value = serde_json::from_slice(body).map_err(|error| {
         let text = beginning(&String::from_utf8_lossy(body));
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_out_what_is_not_there() {
+    fn requests_have_no_null_fields() {
         let sent = request("u", "SyncPodGang", json!({ "podGang": {}, "podCliqueSet": null }));
         let expected = json!({
             "apiVersion": "backend.grove.io/v1alpha1", "kind": "BackendReview",
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_told_apart() {
+    fn wrong_answers_have_distinct_messages() {
         let error = |reason: &str| {
             answer(&json!({ "uid": "u", "error": {
                 "reason": reason, "message": "m", "retryable": true,

@@ -1,4 +1,4 @@
-//! Which queue of Volcano a set is in.
+//! The Volcano queue of a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const QUEUE_OPEN: &str = "Open";
 
 type Strings = BTreeMap<String, String>;
 
-/// The queue of a gang: what its set says, what the cliques of the set say, or the default one.
+/// The queue of a gang: that of its set, that of the cliques of the set, or the default one.
 pub(super) fn of(gang: &GangInput<'_>) -> String {
     let own = || named(gang.object.metadata.annotations.as_ref());
     let of_set = gang.set.and_then(|set| {
@@ -38,7 +38,7 @@ fn of_clique(annotations: &Strings) -> Option<&str> {
     named(Some(annotations))
 }
 
-/// Whether a set names one queue at most, and that queue takes workloads.
+/// Fails unless a set resolves to one queue that accepts workloads.
 pub(super) fn check(set: &PodCliqueSet, objects: &dyn SchedulerObjects) -> Result<(), String> {
     let of_set = named(set.metadata.annotations.as_ref());
     if let Some(queue) = of_set {

@@ -291,7 +291,7 @@ async fn initialised(crd: Option<Value>) -> (Result<(), BackendError>, Vec<Value
 }
 
 #[tokio::test]
-async fn a_volcano_that_is_missing_or_too_old_is_announced_at_its_crd() {
+async fn a_missing_or_outdated_volcano_emits_an_event_at_its_crd() {
     let crd = |fields: Value| {
         let spec = json!({ "properties": { "spec": { "properties": fields } } });
         let version =

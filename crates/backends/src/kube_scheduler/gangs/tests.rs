@@ -75,7 +75,7 @@ fn names(made: &[(String, Value)]) -> Vec<&str> {
 }
 
 #[test]
-fn several_members_are_a_tree_made_from_the_workload_to_the_root() {
+fn several_members_become_a_tree_created_from_workload_to_root() {
     let (_, made) = settled(&serve(), Api::Composite);
     insta::assert_json_snapshot!(made);
 }
@@ -95,7 +95,7 @@ fn one_member_needs_no_tree() {
 }
 
 #[test]
-fn without_composites_one_group_has_all_minima_and_another_one_all_further_pods() {
+fn without_composites_one_group_has_the_minima_and_another_the_other_pods() {
     let two = gang(&[("serve-0-leader", 1), ("serve-0-worker", 3)], |_| {});
     for api in [Api::V1alpha2, Api::V1beta1] {
         let (objects, made) = settled(&two, api);
@@ -134,13 +134,13 @@ fn the_root_of_a_tree_waits_until_the_pods_are_released() {
 }
 
 #[test]
-fn groups_of_1_36_are_said_in_its_words() {
+fn groups_of_1_36_use_its_fields() {
     let (_, made) = settled(&gang(&[("serve-0-worker", 3)], |_| {}), Api::V1alpha2);
     insta::assert_json_snapshot!(made);
 }
 
 #[test]
-fn constraint_groups_are_composites_below_the_root_and_optional_members_stand_beside() {
+fn constraint_groups_are_composites_and_optional_members_are_outside_the_tree() {
     let members = [
         ("serve-0-router", 1),
         ("serve-0-d-0-leader", 1),
@@ -177,7 +177,7 @@ fn constraint_groups_are_composites_below_the_root_and_optional_members_stand_be
 }
 
 #[test]
-fn another_minimum_changes_the_group_and_its_template_where_that_is_possible() {
+fn a_changed_minimum_updates_the_group_and_its_template_if_mutable() {
     let members = |min| gang(&[("serve-0-a", 1), ("serve-0-b", min)], |_| {});
     let minimum = |min: i32| json!({ "gang": { "minCount": min } });
     let (objects, made) = settled(&members(3), Api::Composite);
@@ -208,7 +208,7 @@ fn another_minimum_changes_the_group_and_its_template_where_that_is_possible() {
 }
 
 #[test]
-fn a_composite_does_not_wait_for_one_below_that_is_over() {
+fn a_composite_does_not_require_completed_groups() {
     let members = [("serve-0-router", 2), ("serve-0-d-0-leader", 1), ("serve-0-d-0-worker", 2)];
     let nested = gang(&members, |gang| {
         gang["spec"]["topologyConstraintGroupConfigs"] = json!([{
@@ -232,7 +232,7 @@ fn a_composite_does_not_wait_for_one_below_that_is_over() {
 }
 
 #[test]
-fn pods_that_ended_well_are_not_waited_for() {
+fn succeeded_pods_lower_the_minima() {
     type Ends<'a> = &'a [(&'a str, &'a [u32], u32)];
     let (leader, worker) = ("serve-0-leader", "serve-0-worker");
     let none: &[&str] = &[];
@@ -290,7 +290,7 @@ fn pods_that_ended_well_are_not_waited_for() {
 }
 
 #[test]
-fn what_cannot_be_changed_of_a_group_is_said_to_be_another() {
+fn differences_in_immutable_fields_are_errors() {
     type Change = fn(&mut PodGang);
     let (objects, _) = settled(&serve(), Api::Composite);
     let differing: [(&str, Change); 2] = [
@@ -306,7 +306,7 @@ fn what_cannot_be_changed_of_a_group_is_said_to_be_another() {
 }
 
 #[test]
-fn a_composite_is_replaced_when_its_groups_are_others() {
+fn a_composite_is_recreated_when_its_groups_change() {
     let (objects, _) = settled(&serve(), Api::Composite);
     let more = [("serve-0-leader", 1), ("serve-0-worker", 3), ("serve-0-new", 1)];
     let writes = planned(&gang(&more, |_| {}), Api::Composite, &objects);
@@ -323,7 +323,7 @@ fn a_composite_is_replaced_when_its_groups_are_others() {
 }
 
 #[test]
-fn what_the_server_dropped_or_still_holds_is_noticed() {
+fn dropped_fields_and_terminating_groups_are_errors() {
     let broken = |change: fn(&mut Value)| {
         let (objects, made) = settled(&serve(), Api::Composite);
         let (_, group) = made.iter().find(|(name, _)| name == "PodGroup serve-0-leader").unwrap();
@@ -344,7 +344,7 @@ fn what_the_server_dropped_or_still_holds_is_noticed() {
 }
 
 #[test]
-fn what_is_in_the_way_is_left_alone_and_named() {
+fn objects_of_other_gangs_are_kept_and_reported() {
     let (objects, made) = settled(&serve(), Api::Composite);
     for (resource, index) in [(Api::Composite.pod_groups(), 1), (composites(), 3)] {
         let mut foreign = made[index].1.clone();

@@ -53,7 +53,7 @@ fn named(all: &[(&str, usize)]) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn groups_that_are_alike_share_a_template_when_there_are_many() {
+fn equal_groups_share_a_template_when_there_are_many() {
     let few = shape(&gang(&[1, 1, 1], &[]));
     assert_eq!(templates(&few), named(&[("x-0", 3)]));
     let many = shape(&gang(&[1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2], &[]));
@@ -62,7 +62,7 @@ fn groups_that_are_alike_share_a_template_when_there_are_many() {
 }
 
 #[test]
-fn more_kinds_of_groups_than_templates_are_put_into_parts() {
+fn groups_that_exceed_the_templates_are_split_into_composites() {
     let minima: Vec<i32> = (1..=12).collect();
     let split = shape(&gang(&minima, &[]));
     let parts = named(&[("x-0-part-0", 8), ("x-0-part-1", 4), ("x-0", 2)]);
@@ -77,7 +77,7 @@ fn more_kinds_of_groups_than_templates_are_put_into_parts() {
 }
 
 #[test]
-fn composites_that_are_alike_share_a_template_with_everything_below() {
+fn equal_composites_share_a_template() {
     let minima: Vec<i32> = (0..20).map(|index| 1 + index % 2).collect();
     let pairs: Vec<[usize; 2]> = (0..10).map(|index| [2 * index, 2 * index + 1]).collect();
     let names: Vec<String> = (0..10).map(|index| format!("c{index}")).collect();
@@ -91,7 +91,7 @@ fn composites_that_are_alike_share_a_template_with_everything_below() {
 }
 
 #[test]
-fn what_a_workload_cannot_describe_is_flat() {
+fn a_gang_that_no_workload_can_describe_is_flat() {
     let minima: Vec<i32> = (1..=65).collect();
     let gang = gang(&minima, &[]);
     assert_eq!(Form::of(&gang, Api::Composite, &Given::default()), Form::Flat);
@@ -101,7 +101,7 @@ fn what_a_workload_cannot_describe_is_flat() {
 }
 
 #[test]
-fn a_gang_that_had_pods_before_it_was_told_has_no_groups() {
+fn a_gang_that_had_pods_before_its_groups_gets_none() {
     let new = gang(&[1, 2], &[]);
     let mut listed = new.clone();
     listed.spec.pod_groups[0].pod_references.push(NamespacedName::default());
@@ -111,8 +111,8 @@ fn a_gang_that_had_pods_before_it_was_told_has_no_groups() {
     let form = |gang: &PodGang, objects: &Given| Form::of(gang, Api::Composite, objects);
     let nothing = Given::default();
     assert_eq!(form(&new, &nothing), Form::Tree);
-    assert_eq!(form(&listed, &nothing), Form::Untold);
-    assert_eq!(form(&initialized, &nothing), Form::Untold);
+    assert_eq!(form(&listed, &nothing), Form::Unreported);
+    assert_eq!(form(&initialized, &nothing), Form::Unreported);
     let owner = json!({ "apiVersion": "v1", "kind": "PodGang", "name": "x-0", "uid": "gang",
         "controller": true });
     let workload = json!({ "metadata": { "name": "x-0", "namespace": "ns",
@@ -123,11 +123,11 @@ fn a_gang_that_had_pods_before_it_was_told_has_no_groups() {
 
 #[test]
 fn names_of_templates_are_short_and_differ() {
-    assert_eq!(safe("serve-0-worker"), "serve-0-worker");
+    assert_eq!(template_name("serve-0-worker"), "serve-0-worker");
     let long = "a".repeat(70);
     for name in [long.as_str(), "with.dots", &format!("{long}b")] {
-        let safe = safe(name);
+        let safe = template_name(name);
         assert!(safe.len() <= LABEL_LENGTH && !safe.contains('.'), "{safe}");
     }
-    assert_ne!(safe(&long), safe(&format!("{long}b")));
+    assert_ne!(template_name(&long), template_name(&format!("{long}b")));
 }

@@ -44,7 +44,7 @@ fn writes_for(objects: &Given, wanted: Vec<Value>) -> Result<Vec<Write>, Refused
 }
 
 #[test]
-fn objects_are_made_under_the_ownership_of_the_gang_whatever_the_answer_says() {
+fn objects_are_owned_by_the_gang_whatever_the_answer_says() {
     let mut wanted = crew("a");
     wanted["metadata"] = json!({
         "name": "a", "namespace": "kube-system", "uid": "u", "resourceVersion": "3",
@@ -69,7 +69,7 @@ fn objects_are_made_under_the_ownership_of_the_gang_whatever_the_answer_says() {
 }
 
 #[test]
-fn what_is_as_wanted_is_left_alone_and_what_is_not_wanted_goes() {
+fn up_to_date_objects_are_kept_and_others_deleted() {
     let objects = Given::default()
         .with(CREWS, stored("same", "life-1"))
         .with(CREWS, stored("other", "life-1"))
@@ -89,7 +89,7 @@ fn what_is_as_wanted_is_left_alone_and_what_is_not_wanted_goes() {
 }
 
 #[test]
-fn what_is_going_is_left_to_go() {
+fn terminating_objects_are_left_alone() {
     let mut going = stored("a", "life-1");
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let objects = Given::default().with(CREWS, going);
@@ -98,7 +98,7 @@ fn what_is_going_is_left_to_go() {
 }
 
 #[test]
-fn objects_of_others_are_not_touched() {
+fn objects_of_other_owners_are_not_changed() {
     let mut theirs = stored("a", "life-1");
     theirs["metadata"]["ownerReferences"] = json!([]);
     let cases = [
@@ -170,7 +170,7 @@ fn pods_get_the_name_of_the_scheduler_and_what_the_patch_adds() {
 }
 
 #[test]
-fn patches_that_take_a_pod_away_from_grove_are_wrong_answers() {
+fn patches_that_change_labels_or_the_scheduler_are_wrong_answers() {
     let cases = [
         (json!({ "metadata": { "name": "a" } }), "response.patch.metadata.name: cannot be changed"),
         (json!({ "metadata": { "namespace": "m" } }), "metadata.namespace: cannot be changed"),
