@@ -110,7 +110,7 @@ pub trait Backend: Send + Sync {
         pods: NewPods<'a>,
     ) -> BoxFuture<'a, Result<Preparation, BackendError>>;
 
-    /// How the operator handles the pods of gangs, if the scheduler counts them. With it the operator
+    /// The rules for pods, if the scheduler counts the pods of gangs. With it the operator
     /// reports the progress of pods in [`GangInput::progress`].
     fn pods(&self) -> Option<&dyn PodPart> {
         None
@@ -141,12 +141,12 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// How the operator handles pods for a scheduler that counts the pods of a gang: an optional part of the
+/// The rules for pods of a scheduler that counts the pods of a gang: an optional part of the
 /// contract.
 pub trait PodPart: Send + Sync {
     /// How the pods of a gang are created and deleted; nothing for a gang whose pods the scheduler does not
     /// count. Terminating pods count too, so a gang that is recreated keeps its gates until they are gone.
-    fn handling(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodHandling>;
+    fn rules(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodRules>;
 }
 
 /// What a scheduler can do for a workload, as a row of a table that users compare schedulers with.
@@ -182,9 +182,9 @@ pub struct NewPods<'a> {
     pub outside: &'a Outside,
 }
 
-/// How the pods of a gang are created and deleted.
+/// How the operator creates and deletes the pods of a gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PodHandling {
+pub struct PodRules {
     /// Pods above the minimum of their member are created after the minima of the whole gang are
     /// scheduled: they could take the room that a minimum needs.
     pub minimum_first: bool,

@@ -11,6 +11,7 @@ mod topology;
 
 use futures::future::BoxFuture;
 use grove_api::{PodCliqueSet, PodGang, annotations, labels};
+use grove_runtime::converge;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::write::{Precondition, Verb, Write};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use self::topology::Topologies;
 use crate::contract::{Backend, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects};
 use crate::error::BackendError;
-use crate::objects::converge;
+use crate::objects::SchedulerObject;
 use crate::topology::TopologyPart;
 
 /// Name of the backend.
@@ -86,8 +87,13 @@ impl Backend for KaiScheduler {
         gang.objects.require(NAME, &POD_GROUPS)?;
         let key = gang.key();
         let live = gang.objects.get(&POD_GROUPS, &key);
-        let wanted = pod_group::object(gang.object, spec, &queue, live.as_deref());
-        let group = converge(POD_GROUPS, wanted, live.as_deref(), "the gang has changed");
+        let desired = pod_group::object(gang.object, spec, &queue, live.as_deref());
+        let group = converge::fields(
+            POD_GROUPS,
+            desired,
+            live.as_deref().map(SchedulerObject::parts),
+            "the gang has changed",
+        );
         Ok(marker(gang.object, key).into_iter().chain(group).collect())
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use self::api::Api;
 use self::shape::{Form, extra_group};
 use crate::contract::{
-    Backend, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart, Preparation,
+    Backend, Capabilities, GangInput, Limitation, NewPods, PodPart, PodRules, Preparation,
     SchedulerObjects,
 };
 use crate::error::BackendError;
@@ -106,10 +106,10 @@ impl Backend for KubeScheduler {
 }
 
 impl PodPart for KubeScheduler {
-    fn handling(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodHandling> {
+    fn rules(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodRules> {
         let api = Api::assumed(objects)?;
         let form = Form::of(gang, api, objects);
-        (form != Form::Unreported).then(|| PodHandling {
+        (form != Form::Unreported).then(|| PodRules {
             // Members are placed one after the other, each with as many pods as there is room for.
             minimum_first: matches!(form, Form::Tree | Form::Flat),
             by_index: form == Form::Flat,

@@ -26,11 +26,11 @@ mod topology;
 mod volcano;
 
 pub use contract::{
-    Backend, CallContext, Capabilities, GangInput, Limitation, NewPods, PodHandling, PodPart,
-    PodProgress, Preparation, SchedulerObjects, SucceededPods,
+    Backend, CallContext, Capabilities, GangInput, Limitation, NewPods, PodPart, PodProgress,
+    PodRules, Preparation, SchedulerObjects, SucceededPods,
 };
 pub use error::{BackendError, BackendFailure};
-pub use objects::{SchedulerCaches, SchedulerObject, converge, owner};
+pub use objects::{SchedulerCaches, SchedulerObject, owner};
 pub use registry::{Registry, RegistryError};
 pub use topology::{Drift, Topology, TopologyPart};
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use grove_api::PodGang;
 use grove_runtime::cache::Caches;
-use grove_runtime::merge;
 use grove_runtime::resource::{ObjectKey, Resource, Uid};
 use grove_runtime::store::{Index, Presence, Store};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::watch::Selection;
-use grove_runtime::write::{Precondition, Verb, Write};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -51,8 +49,8 @@ impl SchedulerObject {
 
     /// Whether this gang owns the object, rather than an earlier gang of the same name.
     pub fn is_of(&self, gang: &PodGang) -> bool {
-        let owner = self.meta.controller.as_ref().map(|owner| owner.uid.to_string());
-        owner.is_some() && owner == gang.metadata.uid
+        let uid = gang.metadata.uid.as_deref();
+        uid.is_some_and(|uid| self.meta.is_controlled_by(&uid.into()))
     }
 
     /// Fails unless a backend may change the object for a gang. Objects of other owners are never changed.
@@ -71,6 +69,11 @@ impl SchedulerObject {
             return Err(BackendError::not_yet(backend, message));
         }
         Err(BackendError::new(backend, BackendFailure::NameTaken { object, gang: gang.key() }))
+    }
+
+    /// Metadata and object, as [`converge`](grove_runtime::converge) takes them.
+    pub fn parts(&self) -> (&Meta, &Value) {
+        (&self.meta, &self.object)
     }
 
     /// The fields that backends read. The status belongs to the scheduler, which changes it often.
@@ -127,29 +130,6 @@ impl SchedulerObjects for SchedulerCaches {
     }
 }
 
-/// Creates an object, or changes the fields of `desired` that differ. A `null` removes a field.
-pub fn converge(
-    resource: Resource,
-    mut desired: Value,
-    live: Option<&SchedulerObject>,
-    reason: &'static str,
-) -> Option<Write> {
-    let text = |field: &str| desired["metadata"][field].as_str().unwrap_or_default();
-    let key = ObjectKey::new(text("namespace"), text("name"));
-    let verb = match live {
-        None => {
-            without_nulls(&mut desired);
-            Verb::Create { body: desired }
-        }
-        Some(live) => Verb::Merge {
-            patch: merge::missing(&live.object, &desired)?,
-            only_if: Precondition::version(&live.meta.uid, live.meta.resource_version),
-            subresource: None,
-        },
-    };
-    Some(Write { resource, key, verb, reason })
-}
-
 /// The owner reference to the gang that controls an object.
 pub fn owner(gang: &PodGang) -> Value {
     json!({
@@ -160,17 +140,6 @@ pub fn owner(gang: &PodGang) -> Value {
         "controller": true,
         "blockOwnerDeletion": true,
     })
-}
-
-fn without_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(without_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_nulls),
-        _ => {}
-    }
 }
 
 #[cfg(test)]

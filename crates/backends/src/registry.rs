@@ -9,7 +9,7 @@ use grove_runtime::process::Env;
 use grove_runtime::resource::Resource;
 use kube::Client;
 
-use crate::contract::{Backend, PodHandling, SchedulerObjects};
+use crate::contract::{Backend, PodRules, SchedulerObjects};
 use crate::error::BackendError;
 use crate::kai_scheduler::{self, KaiScheduler};
 use crate::kube_scheduler::KubeScheduler;
@@ -108,13 +108,9 @@ impl Registry {
         self.all().any(|backend| backend.pods().is_some())
     }
 
-    /// How the pods of a gang are handled, if its scheduler counts them.
-    pub fn pod_handling(
-        &self,
-        gang: &PodGang,
-        objects: &dyn SchedulerObjects,
-    ) -> Option<PodHandling> {
-        self.for_gang(gang).pods()?.handling(gang, objects)
+    /// The rules for the pods of a gang, if its scheduler counts them.
+    pub fn pod_rules(&self, gang: &PodGang, objects: &dyn SchedulerObjects) -> Option<PodRules> {
+        self.for_gang(gang).pods()?.rules(gang, objects)
     }
 
     /// The backend of pods that name none.

@@ -91,7 +91,7 @@ impl Topology<'_> {
 
     /// Whether this topology controls an object.
     pub fn controls(&self, object: &SchedulerObject) -> bool {
-        object.meta().controller.as_ref().is_some_and(|owner| owner.uid == self.uid)
+        object.meta().is_controlled_by(&self.uid)
     }
 
     /// Whether a topology of this kind and name controls an object, this one or an earlier one.

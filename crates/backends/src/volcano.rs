@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use grove_api::condition::bounded_text;
 use grove_api::{PodCliqueSet, PodGang, annotations, labels};
 use grove_runtime::clock::Clock;
+use grove_runtime::converge;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::View as _;
 use grove_runtime::write::Write;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::contract::{Backend, Capabilities, GangInput, NewPods, Preparation, SchedulerObjects};
 use crate::error::BackendError;
-use crate::objects::{SchedulerObject, converge, owner};
+use crate::objects::{SchedulerObject, owner};
 use crate::topology;
 
 /// Name of the backend.
@@ -90,8 +91,13 @@ impl Backend for Volcano {
         if let Some(live) = live.as_deref().filter(|live| !lost_its_owner(live, gang)) {
             live.may_change(NAME, &POD_GROUPS, gang)?;
         }
-        let wanted = pod_group(gang, live.as_deref());
-        let write = converge(POD_GROUPS, wanted, live.as_deref(), "the gang has changed");
+        let desired = pod_group(gang, live.as_deref());
+        let write = converge::fields(
+            POD_GROUPS,
+            desired,
+            live.as_deref().map(SchedulerObject::parts),
+            "the gang has changed",
+        );
         Ok(write.into_iter().collect())
     }
 

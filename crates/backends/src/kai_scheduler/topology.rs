@@ -1,9 +1,10 @@
 //! The KAI Topology of a topology of Grove. Its levels are immutable, so a change of the levels recreates the
 //! object.
 
+use grove_runtime::converge;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View as _;
-use grove_runtime::write::{Precondition, Propagation, Verb, Write};
+use grove_runtime::write::{Verb, Write};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -39,7 +40,9 @@ impl TopologyPart for Topologies {
             let message = format!("KAI Topology {} is being deleted", topology.name);
             return Err(BackendError::not_yet(NAME, message));
         }
-        Ok((levels(live) != topology.levels).then(|| delete(live)))
+        let reason = "its levels differ and are immutable";
+        let outdated = levels(live) != topology.levels;
+        Ok(outdated.then(|| converge::delete(TOPOLOGIES, live.meta(), reason)))
     }
 
     fn drift(
@@ -95,23 +98,11 @@ fn create(topology: &Topology<'_>) -> Write {
     }
 }
 
-fn delete(live: &SchedulerObject) -> Write {
-    Write {
-        resource: TOPOLOGIES,
-        key: live.meta().key.clone(),
-        verb: Verb::Delete {
-            only_if: Precondition::uid(&live.meta().uid),
-            propagation: Propagation::Background,
-            grace_seconds: None,
-        },
-        reason: "its levels differ and are immutable",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use grove_api::ClusterTopologyBinding;
     use grove_runtime::class::{Class, Classed};
+    use grove_runtime::write::Precondition;
 
     use super::*;
 

@@ -9,6 +9,7 @@
 //! deleted to change them: they would keep terminating as long as they have pods. Composites can be recreated.
 
 use grove_api::{PodCliqueSet, PodGang, labels};
+use grove_runtime::converge;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::view::View;
 use grove_runtime::write::{Precondition, Propagation, Verb, Write};
@@ -19,7 +20,7 @@ use super::api::{Api, composites};
 use super::shape::{Composite, Form, Group, Shape, TEMPLATES};
 use crate::contract::GangInput;
 use crate::error::BackendError;
-use crate::objects::{SchedulerObject, converge, owner};
+use crate::objects::{SchedulerObject, owner};
 
 const REASON: &str = "the gang has changed";
 
@@ -55,7 +56,7 @@ pub(super) fn plan(gang: &GangInput<'_>, api: Api) -> Result<Vec<Write>, Backend
     let key = gang.key();
     let Some(workload) = gang.objects.get(&api.workloads(), &key) else {
         let body = builder.workload(&shape);
-        return Ok(converge(api.workloads(), body, None, REASON).into_iter().collect());
+        return Ok(converge::fields(api.workloads(), body, None, REASON).into_iter().collect());
     };
     builder.check_owner(&workload)?;
     let described = builder.changed_workload(&shape, &workload);
@@ -243,7 +244,7 @@ impl Builder<'_> {
             "metadata": self.metadata(&group.name, Some(workload)),
             "spec": spec,
         });
-        Ok(converge(resource, body, None, REASON))
+        Ok(converge::fields(resource, body, None, REASON))
     }
 
     /// Fails while another object has the name: one of an earlier gang counts former pods, and a terminating
@@ -276,16 +277,16 @@ impl Builder<'_> {
     ) -> Result<Option<Write>, BackendError> {
         self.check_owner(live)?;
         let name = &live.meta().key;
-        let mut wanted = json!({
+        let mut desired = json!({
             "metadata": { "name": group.name, "namespace": &*name.namespace,
                 "labels": self.metadata(&group.name, None)["labels"] },
         });
         let stored = &live.object["spec"]["schedulingPolicy"];
         if self.api.has_mutable_minima() && group.min_count > 0 && stored["gang"].is_object() {
-            wanted["spec"] =
+            desired["spec"] =
                 json!({ "schedulingPolicy": { "gang": { "minCount": group.min_count } } });
         }
-        let write = converge(self.api.pod_groups(), wanted, Some(live), "the gang has changed");
+        let write = converge::fields(self.api.pod_groups(), desired, Some(live.parts()), REASON);
         if write.is_some() {
             return Ok(write);
         }
@@ -376,7 +377,7 @@ impl Builder<'_> {
             "metadata": self.metadata(&composite.name, Some(workload)),
             "spec": spec,
         });
-        Ok(converge(resource, body, None, REASON))
+        Ok(converge::fields(resource, body, None, REASON))
     }
 }
 

@@ -102,7 +102,7 @@ fn pods_are_held_back_while_a_kind_that_decides_about_their_group_is_unknown() {
         let progress = PodProgress::default();
         let gang = GangInput { object: &gang, set: None, progress: &progress, objects: &cluster };
         assert_eq!(gangs().plan(&gang).unwrap_err().reason(), "SchedulerApiUnknown", "{case}");
-        assert!(gangs().handling(gang.object, &cluster).is_some(), "{case}");
+        assert!(gangs().rules(gang.object, &cluster).is_some(), "{case}");
         let off = KubeScheduler { gang_scheduling: false };
         assert!(prepared(&off, &plain, &cluster, 0).is_ok(), "{case}");
     }
@@ -139,17 +139,17 @@ fn pods_wait_for_the_groups_that_they_name() {
 
 #[test]
 fn minima_come_first_in_gangs_with_several_members() {
-    let of = |cluster: &Given| gangs().handling(&gang(), cluster);
+    let of = |cluster: &Given| gangs().rules(&gang(), cluster);
     let [nothing, old, flat, tree] = clusters();
     assert_eq!(of(&nothing), None);
-    let split = PodHandling { minimum_first: true, by_index: true, gated_pods_block: true };
-    assert_eq!(of(&old), Some(PodHandling { gated_pods_block: false, ..split }));
+    let split = PodRules { minimum_first: true, by_index: true, gated_pods_block: true };
+    assert_eq!(of(&old), Some(PodRules { gated_pods_block: false, ..split }));
     assert_eq!(of(&flat), Some(split));
-    assert_eq!(of(&tree), Some(PodHandling { by_index: false, ..split }));
+    assert_eq!(of(&tree), Some(PodRules { by_index: false, ..split }));
     let mut alone = gang();
     alone.spec.pod_groups.truncate(1);
-    let handling = gangs().handling(&alone, &tree);
-    assert_eq!(handling, Some(PodHandling { gated_pods_block: true, ..PodHandling::default() }));
+    let rules = gangs().rules(&alone, &tree);
+    assert_eq!(rules, Some(PodRules { gated_pods_block: true, ..PodRules::default() }));
     let off = KubeScheduler { gang_scheduling: false };
     assert!(off.pods().is_none());
 }

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeSet;
 
+use grove_runtime::converge;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::view::View;
-use grove_runtime::write::{Precondition, Propagation, Verb, Write};
+use grove_runtime::write::Write;
 use serde_json::{Map, Value, json};
 
 use crate::contract::{GangInput, Preparation};
 use crate::error::BackendError;
-use crate::objects::{SchedulerObject, converge, owner};
+use crate::objects::{SchedulerObject, owner};
 
 /// Why the operator does not act on an answer.
 #[derive(Debug)]
@@ -45,14 +46,17 @@ pub(super) fn writes(
         }
         // A terminating object is recreated when it is gone.
         if live.as_ref().is_none_or(|live| !live.meta().deleting) {
-            writes.extend(converge(kind.clone(), object, live.as_deref(), "the backend lists it"));
+            let live = live.as_deref().map(SchedulerObject::parts);
+            writes.extend(converge::fields(kind.clone(), object, live, "the backend lists it"));
         }
     }
     for kind in kinds {
         let owned = gang.objects.of_gang(kind, &gang.key()).into_iter();
         let unwanted = owned.filter(|live| live.is_of(gang.object) && !live.meta().deleting);
         let unwanted = unwanted.filter(|live| !names.contains(&(kind, live.meta().key.clone())));
-        writes.extend(unwanted.map(|live| delete(kind, &live)));
+        writes.extend(unwanted.map(|live| {
+            converge::delete(kind.clone(), live.meta(), "the backend no longer lists it")
+        }));
     }
     Ok(writes)
 }
@@ -91,16 +95,6 @@ fn own<'k>(
     fields.remove("status");
     fields.insert("metadata".to_owned(), Value::Object(own));
     Ok((known, key, Value::Object(fields)))
-}
-
-fn delete(kind: &Resource, live: &SchedulerObject) -> Write {
-    let only_if = Precondition::uid(&live.meta().uid);
-    Write {
-        resource: kind.clone(),
-        key: live.meta().key.clone(),
-        verb: Verb::Delete { only_if, propagation: Propagation::Background, grace_seconds: None },
-        reason: "the backend no longer lists it",
-    }
 }
 
 /// The preparation that a patch describes, if it keeps the rules.

@@ -1,6 +1,7 @@
 use grove_api::PodGang;
 use grove_api::pod_gang::PodGangSpec;
 use grove_runtime::class::{Class, Classed};
+use grove_runtime::write::{Precondition, Verb};
 
 use super::*;
 use crate::contract::PodProgress;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
-use grove_backends::{PodHandling, Registry};
+use grove_backends::{PodRules, Registry};
 use grove_core::children::resource_claims::{self, PodClaims};
 use grove_core::gang::{self, GangPods};
 use grove_core::layout::{self, Layout};
@@ -44,7 +44,7 @@ pub(super) struct Observed {
 /// The gang of a PodClique, whose pods the scheduler counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
-    pub(super) rules: PodHandling,
+    pub(super) rules: PodRules,
     pub(super) pods: GangPods,
     /// Minimum of the PodClique.
     pub(super) minimum: Option<u32>,
@@ -138,7 +138,7 @@ fn counted(
     clique: &str,
     gang: &Object<PodGang>,
 ) -> Option<Counted> {
-    let rules = backends.pod_handling(&gang.object, &stores.scheduler_objects)?;
+    let rules = backends.pod_rules(&gang.object, &stores.scheduler_objects)?;
     let members = &gang.object.spec.pod_groups;
     let member = members.iter().find(|member| member.name == clique);
     let needed: i32 = members.iter().map(|member| member.min_replicas).sum();

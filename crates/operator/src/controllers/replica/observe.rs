@@ -91,7 +91,7 @@ fn scheduler(
     let texts = metadata.flat_map(|one| [&one.labels, &one.annotations]).flatten().flatten();
     let acted_on = texts.map(|(key, _)| key).filter(|key| backend.acts_on(key)).cloned().collect();
     let is_minimum_first = |gang: &PodGang| {
-        let rules = backends.pod_handling(gang, &stores.scheduler_objects);
+        let rules = backends.pod_rules(gang, &stores.scheduler_objects);
         rules.is_some_and(|rules| rules.minimum_first)
     };
     let minimum_first = gangs.iter().filter(|(_, gang)| is_minimum_first(&gang.object));
