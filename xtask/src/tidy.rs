@@ -30,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-initc", &["grove-api", "grove-runtime"]),
     ("grove-nodes", &["grove-runtime"]),
     ("grove-dashboard", &["grove-api", "grove-placement", "grove-runtime"]),
+    ("grove-testbed", &["grove-api", "grove-core", "grove-operator", "grove-runtime", "xtask"]),
     ("xtask", &[]),
 ];
 /// May use everything, or everything but what nobody may use.

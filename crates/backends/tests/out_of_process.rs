@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
-mod support;
+mod stand_in;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,11 +25,11 @@ use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Presence;
 use grove_runtime::write::Writer;
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use support::program::{Pki, Program, Shown};
-use support::stand_in::{Behaviour, StandIn};
+use stand_in::{Behaviour, StandIn};
 
 /// Longer than anything here takes; a test that needs it has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 
 #[tokio::test]
 async fn the_operator_writes_the_objects_of_the_answer() {
-    let pki = Pki::new("wants");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/wants"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     let backend = operator.backend();
@@ -207,7 +207,7 @@ async fn the_operator_writes_the_objects_of_the_answer() {
 
 #[tokio::test]
 async fn a_program_that_writes_itself_answers_without_objects() {
-    let pki = Pki::new("writes");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/writes"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     program.behave(Behaviour::Changed(|answer| answer["response"]["objects"] = json!(null)));
@@ -217,7 +217,7 @@ async fn a_program_that_writes_itself_answers_without_objects() {
 
 #[tokio::test]
 async fn a_deleted_gang_is_reported_once_with_its_uid() {
-    let pki = Pki::new("gone");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/gone"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     operator.deleted().await.unwrap();
@@ -253,7 +253,7 @@ fn told(error: &BackendError, url: &str) -> (String, String) {
 
 #[tokio::test]
 async fn wrong_answers_are_reported_and_the_next_correct_one_is_used() {
-    let pki = Pki::new("wrong");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/wrong"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     let gang = gang("g", "life-1", 1);
@@ -321,7 +321,7 @@ async fn wrong_answers_are_reported_and_the_next_correct_one_is_used() {
 
 #[tokio::test]
 async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
-    let pki = Pki::new("down");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/down"));
     let program = StandIn::start(&pki).await;
     let (url, port) = (program.url.clone(), program.port());
     let gang = gang("g", "life-1", 1);
@@ -341,7 +341,7 @@ async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
     operator.sync(&gang).await.unwrap();
 
     // Another certificate on its side, then the news on ours.
-    let other = Pki::new("down-other");
+    let other = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/down-other"));
     program.stop().await;
     let program = StandIn::start_at(&other, port).await;
     let error = operator.sync(&gang).await.unwrap_err();
@@ -364,7 +364,7 @@ async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
 
 #[tokio::test]
 async fn a_program_with_another_scheduler_name_is_refused() {
-    let pki = Pki::new("name");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/name"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::named("other-scheduler", &pki, &program.url, "");
     let error = operator.sync(&gang("g", "life-1", 1)).await.unwrap_err().to_string();
@@ -375,7 +375,7 @@ async fn a_program_with_another_scheduler_name_is_refused() {
 
 #[tokio::test]
 async fn the_failure_policy_is_for_programs_that_do_not_answer() {
-    let pki = Pki::new("policy");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/policy"));
     let program = StandIn::start(&pki).await;
     let fails = Operator::new(&pki, &program.url, "");
     let ignores = Operator::new(&pki, &program.url, ", failurePolicy: Ignore");
@@ -408,7 +408,7 @@ async fn the_failure_policy_is_for_programs_that_do_not_answer() {
 
 #[tokio::test]
 async fn a_slow_program_gets_a_bounded_number_of_calls_and_delays_no_shutdown() {
-    let pki = Pki::new("bounded");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/bounded"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, ", timeout: 30s");
     program.behave(Behaviour::Held);
@@ -446,7 +446,7 @@ async fn a_slow_program_gets_a_bounded_number_of_calls_and_delays_no_shutdown() 
 
 #[tokio::test]
 async fn recovered_completes_when_the_program_answers_again() {
-    let pki = Pki::new("again");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/again"));
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     program.behave(Behaviour::Text(StatusCode::SERVICE_UNAVAILABLE, String::new()));
@@ -460,8 +460,8 @@ async fn recovered_completes_when_the_program_answers_again() {
 /// it is told is lost.
 #[tokio::test]
 async fn a_restart_of_the_program_loses_nothing() {
-    let pki = Pki::new("restarted");
-    let mut program = Program::start(&pki, Shown::Token, 0);
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/restarted"));
+    let mut program = ReferenceBackend::start(&pki, Credential::Token, 0);
     let operator = Operator::named("crew-scheduler", &pki, &program.url(), "");
     let mut crews = BTreeMap::new();
     for round in 1..=3_i64 {
@@ -471,7 +471,7 @@ async fn a_restart_of_the_program_loses_nothing() {
         drop(program);
         let error = operator.sync(&gang).await.unwrap_err();
         assert_eq!(error.class(), Class::Transient, "{error}");
-        program = Program::start(&pki, Shown::Token, port);
+        program = ReferenceBackend::start(&pki, Credential::Token, port);
         operator.sync(&gang).await.unwrap();
         for (path, crew) in operator.written() {
             crews.entry(path).or_insert_with(Vec::new).push(crew["spec"]["members"].clone());

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
-mod support;
+mod stand_in;
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use axum::http::StatusCode;
 use grove_backends::conformance::{self, Report};
 use grove_runtime::endpoint::{EndpointConfig, IdentityFiles};
 use grove_runtime::process::Env;
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
 use serde_json::json;
-use support::program::{Pki, Program, Shown};
-use support::stand_in::{Behaviour, StandIn};
+use stand_in::{Behaviour, StandIn};
 
-async fn check(pki: &Pki, shown: Shown, url: &str) -> Report {
+async fn check(pki: &Pki, shown: Credential, url: &str) -> Report {
     let identity = IdentityFiles {
         certificate: pki.path("client.crt").into(),
         key: pki.path("client.key").into(),
     };
     let (identity, token_file) = match shown {
-        Shown::Certificate => (Some(identity), None),
-        Shown::Token => (None, Some(pki.path("token").into())),
+        Credential::Certificate => (Some(identity), None),
+        Credential::Token => (None, Some(pki.path("token").into())),
     };
     let config = EndpointConfig {
         url: url.parse().unwrap(),
@@ -41,9 +41,9 @@ fn broken(report: &Report) -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn the_reference_keeps_the_contract() {
-    let pki = Pki::new("reference");
-    for shown in [Shown::Certificate, Shown::Token] {
-        let program = Program::start(&pki, shown, 0);
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/reference"));
+    for shown in [Credential::Certificate, Credential::Token] {
+        let program = ReferenceBackend::start(&pki, shown, 0);
         let report = check(&pki, shown, &program.url()).await;
         assert_eq!(broken(&report), [], "{shown:?}");
         assert_eq!(report.checks.len(), 22);
@@ -53,13 +53,13 @@ async fn the_reference_keeps_the_contract() {
 
 #[tokio::test]
 async fn an_unreachable_program_fails_the_first_check() {
-    let pki = Pki::new("unasked");
-    let program = Program::start(&pki, Shown::Token, 0);
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/unasked"));
+    let program = ReferenceBackend::start(&pki, Credential::Token, 0);
     let url = program.url();
     pki.renew();
-    let wrong_certificate = broken(&check(&pki, Shown::Token, &url).await);
+    let wrong_certificate = broken(&check(&pki, Credential::Token, &url).await);
     drop(program);
-    let down = broken(&check(&pki, Shown::Token, &url).await);
+    let down = broken(&check(&pki, Credential::Token, &url).await);
     for (found, came) in [
         (wrong_certificate, "its certificate is not signed by the authority in"),
         (down, "refused"),
@@ -72,7 +72,7 @@ async fn an_unreachable_program_fails_the_first_check() {
 
 #[tokio::test]
 async fn every_way_to_break_the_contract_is_found() {
-    let pki = Pki::new("broken");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/broken"));
     let program = StandIn::start(&pki).await;
     let cases: [(Behaviour, &[&str]); 6] = [
         (
@@ -119,7 +119,7 @@ async fn every_way_to_break_the_contract_is_found() {
     ];
     for (behaviour, expected) in cases {
         program.behave(behaviour);
-        let found = broken(&check(&pki, Shown::Token, &program.url).await);
+        let found = broken(&check(&pki, Credential::Token, &program.url).await);
         for name in expected {
             assert!(found.iter().any(|(found, _)| found == name), "{name}: {found:#?}");
         }

@@ -2,13 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
-#[path = "../../backends/tests/support/program.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
-mod program;
-
 use std::process::{Command, Output};
 
-use program::{Pki, Program, Shown};
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
 use serde_json::Value;
 
 fn check(args: &[&str]) -> (i32, String, String) {
@@ -24,17 +20,17 @@ fn check(args: &[&str]) -> (i32, String, String) {
 
 #[test]
 fn the_reference_passes_with_either_way_to_show_who_asks() {
-    let pki = Pki::new("cli-reference");
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/cli-reference"));
     let files = ["ca.crt", "client.crt", "client.key", "token"].map(|file| pki.path(file));
     let [ca, cert, key, token] = &files;
 
-    let program = Program::start(&pki, Shown::Certificate, 0);
+    let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
     let (code, shown, told) =
         check(&[&program.url(), "--ca-file", ca, "--cert-file", cert, "--key-file", key]);
     assert_eq!((code, told.as_str()), (0, ""), "{shown}");
     insta::assert_snapshot!("check_of_the_reference", shown);
 
-    let program = Program::start(&pki, Shown::Token, 0);
+    let program = ReferenceBackend::start(&pki, Credential::Token, 0);
     let url = program.url();
     let with_token = [url.as_str(), "--ca-file", ca, "--token-file", token, "-o", "json"];
     let (code, shown, told) = check(&with_token);
@@ -53,8 +49,8 @@ fn the_reference_passes_with_either_way_to_show_who_asks() {
 
 #[test]
 fn a_program_that_is_down_fails_with_one_line_per_check() {
-    let pki = Pki::new("cli-down");
-    let url = Program::start(&pki, Shown::Token, 0).url();
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/cli-down"));
+    let url = ReferenceBackend::start(&pki, Credential::Token, 0).url();
     let (ca, token) = (pki.path("ca.crt"), pki.path("token"));
     let (code, shown, told) = check(&[&url, "--ca-file", &ca, "--token-file", &token]);
     assert_eq!((code, told.as_str()), (1, ""));

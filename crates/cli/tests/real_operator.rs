@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
-#[path = "../../backends/tests/support/program.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
-mod program;
 mod support;
 
 use std::collections::BTreeSet;
@@ -13,9 +10,12 @@ use std::fs;
 use std::process::Command;
 
 use grove_runtime::rng::Rng;
-use program::{Pki, Program, Shown};
+use grove_testbed::DEADLINE;
+use grove_testbed::cluster::FLEET;
+use grove_testbed::program::Signal;
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
 use serde_json::{Value, json};
-use support::{DEADLINE, FLEET, Operator, configuration};
+use support::{configuration, kill_in_the_middle, start_operator};
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll;
 
@@ -35,8 +35,8 @@ spec:
 fn the_operator_serves_from_start_to_sigterm() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
-    let mut operator = Operator::start(&cluster, &configuration(&cluster, true));
-    operator.says("leading");
+    let mut operator = start_operator(&cluster, &configuration(&cluster, true));
+    operator.until_line(&["leading"]);
 
     let ready = || {
         let probe = cluster.kubectl_with_stdin(&["apply", "-f", "-"], BAD_SET).unwrap_err();
@@ -45,10 +45,9 @@ fn the_operator_serves_from_start_to_sigterm() {
     };
     poll::until(DEADLINE, "the webhooks refuse a bad set", ready).unwrap();
 
-    let pid = operator.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    operator.says("released");
-    assert!(operator.child.wait().unwrap().success());
+    operator.signal(Signal::TERM);
+    operator.until_line(&["released"]);
+    assert!(operator.wait().0.success());
 }
 
 #[test]
@@ -59,10 +58,10 @@ fn an_operator_without_what_mnnvl_needs_says_so_and_ends() {
     let config = configuration(&cluster, false);
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}network: {{autoMNNVLEnabled: true}}\n")).unwrap();
-    let mut operator = Operator::start(&cluster, &config);
+    let mut operator = start_operator(&cluster, &config);
 
-    operator.says("MNNVL preflight check failed");
-    assert_eq!(operator.child.wait().unwrap().code(), Some(7));
+    operator.until_line(&["MNNVL preflight check failed"]);
+    assert_eq!(operator.wait().0.code(), Some(7));
 }
 
 #[test]
@@ -107,8 +106,8 @@ fn backends_are_compared_as_the_cluster_is() {
         .unwrap();
     assert_eq!(check.status.code(), Some(1));
 
-    let pki = Pki::new("compared");
-    let program = Program::start(&pki, Shown::Token, 0);
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compared"));
+    let program = ReferenceBackend::start(&pki, Credential::Token, 0);
     let endpoint = format!(
         "{{url: '{}', caFile: '{}', tokenFile: '{}'}}",
         program.url(),
@@ -181,12 +180,12 @@ fn killed_programs_leave_what_the_next_one_finishes() {
     let config = configuration(&cluster, false);
     let rng = Rng::seeded(7);
     for (act, pods, kills) in PHASES {
-        let mut operator = Operator::start(&cluster, &config);
+        let mut operator = start_operator(&cluster, &config);
         let acted = || Ok(cluster.kubectl_with_stdin(act, SET).ok());
         poll::until(DEADLINE, "the webhooks are there and let the user act", acted).unwrap();
         for _ in 0..kills {
-            operator.kill_in_the_middle(&rng);
-            operator = Operator::start(&cluster, &config);
+            kill_in_the_middle(operator, &rng);
+            operator = start_operator(&cluster, &config);
         }
         let what = format!("{} ends with {pods} pods", act.join(" "));
         poll::until(DEADLINE, &what, || Ok(is_done(&cluster, pods).then_some(()))).unwrap();

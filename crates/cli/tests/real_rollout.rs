@@ -5,12 +5,13 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::process::Command;
 
+use grove_testbed::DEADLINE;
+use grove_testbed::cluster::FLEET;
+use grove_testbed::program::Program;
 use serde_json::{Value, json};
-use support::{DEADLINE, FLEET, Operator, configuration};
+use support::{configuration, start_operator};
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll;
 
@@ -49,42 +50,6 @@ fn answer(cluster: &Cluster, args: &[&str]) -> String {
     let (code, stdout, stderr) = called(cluster, args);
     assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}: {stdout}");
     stdout
-}
-
-/// A call that goes on, with the lines of its output.
-struct Followed {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Followed {
-    fn start(cluster: &Cluster, args: &[&str]) -> Self {
-        let mut child = grove(cluster, args).stdout(Stdio::piped()).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (told, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            stdout.map_while(Result::ok).for_each(|line| drop(told.send(line)));
-        });
-        Self { child, lines }
-    }
-
-    /// Reads until a line has all these words.
-    fn says(&self, words: &[&str]) {
-        let said = |line: String| words.iter().all(|word| line.contains(word));
-        while !said(self.lines.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no {words:?}"))) {}
-    }
-
-    fn code(mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap()
-    }
-}
-
-/// A failed test leaves no program behind.
-impl Drop for Followed {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 /// Number of nodes of a tree, by kind and state.
@@ -135,7 +100,7 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     let cluster = Cluster::start(Options::default()).unwrap();
     cluster.nodes(&FLEET).unwrap();
     let config = configuration(&cluster, false);
-    let mut operator = Operator::start(&cluster, &config);
+    let mut operator = start_operator(&cluster, &config);
     let created = || Ok(cluster.kubectl_with_stdin(&["create", "-f", "-"], SET).ok());
     poll::until(DEADLINE, "the set is accepted", created).unwrap();
 
@@ -219,16 +184,16 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     assert_eq!((code, &*error), (1, "error: PodCliqueSet \"demo\" was not complete within 2 s\n"));
     assert!(said.contains("the operator has not seen generation"), "{said}");
 
-    // It goes, and whoever looks is told.
-    let status = Followed::start(&cluster, &["rollout", "status", "demo"]);
-    status.says(&["has not seen generation"]);
-    let tree = Followed::start(&cluster, &["tree", "demo", "--watch"]);
-    tree.says(&["pcs/demo", "the operator to see generation"]);
+    // It is deleted, and the running commands report that.
+    let mut status = Program::reading_stdout(grove(&cluster, &["rollout", "status", "demo"]));
+    status.until_line(&["has not seen generation"]);
+    let mut tree = Program::reading_stdout(grove(&cluster, &["tree", "demo", "--watch"]));
+    tree.until_line(&["pcs/demo", "the operator to see generation"]);
     cluster.kubectl(&["delete", "pcs/demo", "--wait=false"]).unwrap();
-    tree.says(&["pcs/demo", "Terminating", "its finalizers"]);
-    status.says(&["it is being deleted"]);
-    let mut operator = Operator::start(&cluster, &config);
-    assert_eq!((tree.code(), status.code()), (1, 1));
+    tree.until_line(&["pcs/demo", "Terminating", "its finalizers"]);
+    status.until_line(&["it is being deleted"]);
+    let mut operator = start_operator(&cluster, &config);
+    assert_eq!((tree.wait().0.code(), status.wait().0.code()), (Some(1), Some(1)));
     let left = cluster.kubectl(&["get", "controllerrevisions", "--output=name"]).unwrap();
     assert_eq!(left, "");
     operator.kill();

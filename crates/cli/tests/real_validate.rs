@@ -6,9 +6,10 @@ mod compared;
 mod support;
 
 use compared::{Case, cases, validate};
+use grove_testbed::DEADLINE;
 use http::Request;
 use serde_json::Value;
-use support::{DEADLINE, Operator, configuration};
+use support::{configuration, start_operator};
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll;
 
@@ -30,7 +31,7 @@ fn validate_and_the_cluster_agree_about_every_manifest() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
     let config = configuration(&cluster, false);
-    let mut operator = Operator::start(&cluster, &config);
+    let mut operator = start_operator(&cluster, &config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
     let good = cases().into_iter().next().unwrap();

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rustix::process::Signal;
+use grove_testbed::program::{Program, Signal};
 use serde_json::json;
-use support::Initc;
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grove-initc"));
@@ -121,14 +118,14 @@ fn credentials_that_are_not_there_yet_are_waited_for_until_a_signal_comes() {
     let mut command = command(&[&flag, "-p", "x-0-a:1"]);
     command.env("KUBECONFIG", kubeconfig);
 
-    let mut initc = Initc::start(command);
-    initc.says("the credentials of this pod cannot be used yet");
-    assert!(initc.heard.last().unwrap().contains(&token.display().to_string()));
+    let mut initc = Program::reading_stderr(command);
+    initc.until_line(&["the credentials of this pod cannot be used yet"]);
+    assert!(initc.printed.last().unwrap().contains(&token.display().to_string()));
     fs::write(&token, "secret").unwrap();
-    initc.says("the API server cannot be reached");
+    initc.until_line(&["the API server cannot be reached"]);
     initc.signal(Signal::TERM);
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(143), "{heard:#?}");
-    assert!(!heard.iter().any(|line| line.contains("secret")), "{heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(143), "{printed:#?}");
+    assert!(!printed.iter().any(|line| line.contains("secret")), "{printed:#?}");
 }

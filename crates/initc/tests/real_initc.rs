@@ -4,16 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use grove_testbed::program::{Program, Signal};
 use serde_json::json;
-use support::Initc;
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll::Stopwatch;
 
@@ -110,11 +107,11 @@ impl World {
     }
 
     /// The container of a pod in gang `x-0` with a valid token.
-    fn initc(&self, parents: &str) -> Initc {
+    fn initc(&self, parents: &str) -> Program {
         self.initc_with_token(parents, &self.token())
     }
 
-    fn initc_with_token(&self, parents: &str, token: &str) -> Initc {
+    fn initc_with_token(&self, parents: &str, token: &str) -> Program {
         let directory = self.cluster.directory().join("initc");
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("namespace"), "default").unwrap();
@@ -140,7 +137,7 @@ impl World {
             .arg(format!("--podcliques={parents}"))
             .env_clear()
             .env("KUBECONFIG", path);
-        Initc::start(command)
+        Program::reading_stderr(command)
     }
 
     fn token_file(&self) -> PathBuf {
@@ -155,25 +152,25 @@ fn it_ends_once_all_parents_are_ready_at_the_same_time() {
     world.ready_pod("a-1", "x-0", "x-0-a");
     world.pod("a-2", "x-0", "x-0-a");
     let mut initc = world.initc("x-0-a:2,x-0-b:1");
-    initc.says("waiting for x-0-a (2 ready), x-0-b (1 ready)");
-    initc.says("waiting: x-0-a 1/2 ready, x-0-b 0/1 ready");
+    initc.until_line(&["waiting for x-0-a (2 ready), x-0-b (1 ready)"]);
+    initc.until_line(&["waiting: x-0-a 1/2 ready, x-0-b 0/1 ready"]);
 
     world.ready("a-2", "True");
-    initc.says("waiting: x-0-a done, x-0-b 0/1 ready");
+    initc.until_line(&["waiting: x-0-a done, x-0-b 0/1 ready"]);
     world.ready("a-1", "False");
-    initc.says("waiting: x-0-a 1/2 ready, x-0-b 0/1 ready");
+    initc.until_line(&["waiting: x-0-a 1/2 ready, x-0-b 0/1 ready"]);
     world.ready_pod("b-1", "x-0", "x-0-b");
-    initc.says("waiting: x-0-a 1/2 ready, x-0-b done");
+    initc.until_line(&["waiting: x-0-a 1/2 ready, x-0-b done"]);
     // A pod on its way out does not count, although it is still there and still ready.
     world.kubectl(&["delete", "pod", "b-1", "--wait=false"]);
-    initc.says("waiting: x-0-a 1/2 ready, x-0-b 0/1 ready");
+    initc.until_line(&["waiting: x-0-a 1/2 ready, x-0-b 0/1 ready"]);
     world.ready("a-1", "True");
-    initc.says("waiting: x-0-a done, x-0-b 0/1 ready");
+    initc.until_line(&["waiting: x-0-a done, x-0-b 0/1 ready"]);
     world.ready_pod("b-2", "x-0", "x-0-b");
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(0), "{heard:#?}");
-    assert!(heard.last().unwrap().contains("done: all parents are ready"), "{heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(0), "{printed:#?}");
+    assert!(printed.last().unwrap().contains("done: all parents are ready"), "{printed:#?}");
 }
 
 #[test]
@@ -187,14 +184,14 @@ fn look_alike_cliques_other_gangs_and_other_namespaces_do_not_count() {
     world.ready_pod("x-0-a-named-alike", "x-0", "x-0-ab");
     world.ready_pod("x-0-a-other-gang", "x-0-a", "x-0-a");
     let mut initc = world.initc("x-0-a:1,x-0-a-b:2");
-    initc.says("waiting: x-0-a 0/1 ready, x-0-a-b 1/2 ready");
+    initc.until_line(&["waiting: x-0-a 0/1 ready, x-0-a-b 1/2 ready"]);
 
     world.ready_pod("x-0-a-b-2", "x-0", "x-0-a-b");
-    initc.says("waiting: x-0-a 0/1 ready, x-0-a-b done");
+    initc.until_line(&["waiting: x-0-a 0/1 ready, x-0-a-b done"]);
     world.ready_pod("x-0-a-1", "x-0", "x-0-a");
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(0), "{heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(0), "{printed:#?}");
 }
 
 #[test]
@@ -203,18 +200,18 @@ fn a_restart_of_the_api_server_is_waited_out() {
     let world = World::with_permission();
     world.ready_pod("a-1", "x-0", "x-0-a");
     let mut initc = world.initc("x-0-a:2");
-    initc.says("waiting: x-0-a 1/2 ready");
+    initc.until_line(&["waiting: x-0-a 1/2 ready"]);
 
     world.cluster.kill_api_server().unwrap();
-    initc.says("the API server cannot be reached");
+    initc.until_line(&["the API server cannot be reached"]);
     world.cluster.start_api_server().unwrap();
-    initc.says("pods can be watched now");
+    initc.until_line(&["pods can be watched now"]);
     world.ready_pod("a-2", "x-0", "x-0-a");
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(0), "{heard:#?}");
-    let complaints = heard.iter().filter(|line| !line.contains(" INFO ")).count();
-    assert!(complaints <= 3, "once per kind of error: {heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(0), "{printed:#?}");
+    let complaints = printed.iter().filter(|line| !line.contains(" INFO ")).count();
+    assert!(complaints <= 3, "once per kind of error: {printed:#?}");
 }
 
 #[test]
@@ -225,12 +222,12 @@ fn a_server_that_is_away_at_the_start_is_waited_out() {
     let token = world.token();
     world.cluster.kill_api_server().unwrap();
     let mut initc = world.initc_with_token("x-0-a:1", &token);
-    initc.says("Connection refused");
+    initc.until_line(&["Connection refused"]);
 
     world.cluster.start_api_server().unwrap();
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(0), "{heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(0), "{printed:#?}");
 }
 
 #[test]
@@ -240,17 +237,17 @@ fn a_refused_token_and_a_missing_permission_are_told_and_waited_out() {
     world.ready_pod("a-1", "x-0", "x-0-a");
     let token = world.token();
     let mut initc = world.initc_with_token("x-0-a:1", "no-token-of-this-cluster");
-    initc.says("the API server does not accept the token");
+    initc.until_line(&["the API server does not accept the token"]);
 
     // The secret is filled or replaced under the running container.
     fs::write(world.token_file(), token).unwrap();
-    initc.says("not allowed to watch pods, the RoleBinding may be missing");
-    assert!(initc.heard.last().unwrap().contains("system:serviceaccount:default:x"));
+    initc.until_line(&["not allowed to watch pods, the RoleBinding may be missing"]);
+    assert!(initc.printed.last().unwrap().contains("system:serviceaccount:default:x"));
     world.bind();
 
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(0), "{heard:#?}");
-    let said: Vec<&str> = heard.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(0), "{printed:#?}");
+    let said: Vec<&str> = printed.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     let expected = [
         "waiting for x-0-a (1 ready) namespace=default pod_gang=x-0",
         "the API server does not accept the token, it may have expired; trying on cause=401 Unauthorized",
@@ -268,20 +265,20 @@ fn signals_end_it_at_once_and_not_as_a_success() {
     let token = world.token();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let mut initc = world.initc_with_token("x-0-a:1", &token);
-        initc.says("waiting: x-0-a 0/1 ready");
+        initc.until_line(&["waiting: x-0-a 0/1 ready"]);
 
         initc.signal(signal);
         let asked = Stopwatch::start();
-        let (status, heard) = initc.ends();
+        let (status, printed) = initc.wait();
 
-        assert_eq!(status.code(), Some(code), "{heard:#?}");
+        assert_eq!(status.code(), Some(code), "{printed:#?}");
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     }
     // Trouble must not delay the end either.
     world.cluster.kill_api_server().unwrap();
     let mut initc = world.initc_with_token("x-0-a:1", &token);
-    initc.says("the API server cannot be reached");
+    initc.until_line(&["the API server cannot be reached"]);
     initc.signal(Signal::TERM);
-    let (status, heard) = initc.ends();
-    assert_eq!(status.code(), Some(143), "{heard:#?}");
+    let (status, printed) = initc.wait();
+    assert_eq!(status.code(), Some(143), "{printed:#?}");
 }

@@ -8,18 +8,19 @@
 )]
 
 mod admission;
-mod support;
 
 use admission::{authorizer, create, good, pods, update};
 use grove_api::OperatorConfiguration;
 use grove_runtime::clock::Clock;
-use http::Method;
-use serde_json::{Value, json};
-use support::kinds::{
+use grove_testbed::cluster::{NAMESPACE, TestCluster};
+use grove_testbed::kinds::{
     ACCOUNTS, AUTOSCALERS, BINDINGS, CLIQUES, GANGS, Kind, PODS, ROLES, SECRETS, SERVICES, SETS,
 };
-use support::mirror::{Mirror, Namespace, send, text};
-use support::{NAMESPACE, Setup, World, sets};
+use grove_testbed::mirror::{Mirror, Namespace, send, text};
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::sets;
+use http::Method;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use xtask::cluster::{Cluster, Options as ClusterOptions, Parts};
 
@@ -30,9 +31,9 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn every_rule_of_admission_is_answered() {
-    let world = World::api_server();
-    let operator = world.operator(Setup::default()).await;
-    let client = world.cluster.admin().client().await.unwrap();
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let operator = cluster.operator(Setup::default()).await;
+    let client = cluster.control_plane.admin().client().await.unwrap();
 
     let mut wrong = pods::disagreements(&client).await;
     wrong.extend(admission::wrong_answers(&client, Method::POST, &good(), &create::rows()).await);
@@ -78,9 +79,9 @@ async fn fields_that_do_not_work_as_written_are_warned_about(client: &kube::Clie
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn sets_are_completed_before_they_are_stored() {
-    let world = World::api_server();
-    let operator = world.operator(Setup::default()).await;
-    let client = world.cluster.admin().client().await.unwrap();
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let operator = cluster.operator(Setup::default()).await;
+    let client = cluster.control_plane.admin().client().await.unwrap();
     let mut set = sets::set("x", &[sets::clique("a", 3), sets::clique("b", 1)], &[]);
     let template = &mut set["spec"]["template"];
     template["cliques"][0]["spec"]["autoScalingConfig"] = json!({ "maxReplicas": 5 });
@@ -134,17 +135,17 @@ async fn deploy(mirror: &Mirror) -> Namespace {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn managed_objects_are_changed_by_the_operator_only() {
-    let world = World::api_server();
+    let cluster = TestCluster::api_server(&OPERATOR);
     let mut exempt = authorizer::shipped_exemptions();
     exempt.push("exempt".to_owned());
     let authorizer = json!({ "enabled": true, "exemptServiceAccountUserNames": exempt });
     let configuration = format!("authorizer: {authorizer}");
     let setup = Setup { configuration: &configuration, ..Setup::default() };
-    let operator = world.operator(setup).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup).await;
+    let mirror = cluster.mirror().await;
     let namespace = deploy(&mirror).await;
     let user = async |name: &str| {
-        world.cluster.user(name, &["system:masters"]).unwrap().client().await.unwrap()
+        cluster.control_plane.user(name, &["system:masters"]).unwrap().client().await.unwrap()
     };
     let (alice, exempt) = (user("alice").await, user("exempt").await);
 
@@ -179,7 +180,7 @@ async fn managed_objects_are_changed_by_the_operator_only() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(operator.env.clock.timeout(support::DEADLINE, allowed).await.is_some());
+    assert!(operator.env.clock.timeout(grove_testbed::DEADLINE, allowed).await.is_some());
     assert_eq!(authorizer::wrong_answers(&alice, true).await, nothing);
     operator.stop().await;
 
@@ -188,17 +189,17 @@ async fn managed_objects_are_changed_by_the_operator_only() {
     assert!(refusal.contains("failed calling webhook"), "{refusal}");
     let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/grove-webhook-server-cert");
     send(&alice, Method::DELETE, &secret, &Value::Null).await.unwrap();
-    let again = world.operator(setup).await;
+    let again = cluster.operator(setup).await;
     let allowed = async {
         while send(&alice, Method::PATCH, &path("x-0"), &touch).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(again.env.clock.timeout(support::DEADLINE, allowed).await.is_some());
+    assert!(again.env.clock.timeout(grove_testbed::DEADLINE, allowed).await.is_some());
     again.stop().await;
 
     // Switched off, it is not registered any more.
-    let off = world.operator(Setup::default()).await;
+    let off = cluster.operator(Setup::default()).await;
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let path = format!("{configurations}/authorizer-webhook-outside");
     let registered = send(&alice, Method::GET, &path, &Value::Null).await;
@@ -240,9 +241,9 @@ const VALIDATING: &str = "pcs.validating.webhooks.grove.io";
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
-    let world = World::api_server();
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let client = mirror.client();
     let namespace = deploy(&mirror).await;
 
@@ -271,19 +272,19 @@ async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
     send(client, Method::DELETE, &secret, &Value::Null).await.unwrap();
     let week = jiff::SignedDuration::from_hours(7 * 24);
     let clock = Clock::at(Clock::system().wall() - week);
-    let stale = world.start_operator_at(clock, Setup::default()).await;
+    let stale = cluster.start_operator_at(clock, Setup::default()).await;
     stale.ready().await;
     refused(client, DEFAULTING, "certificate has expired").await;
     stale.crash().await;
 
     // The next one finds the expired certificate and renews it.
-    let operator = world.operator(Setup::default()).await;
+    let operator = cluster.operator(Setup::default()).await;
     let admitted = async {
         while namespace.try_create(SETS, &sets::small("late")).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    let in_time = Clock::system().timeout(support::DEADLINE, admitted).await;
+    let in_time = Clock::system().timeout(grove_testbed::DEADLINE, admitted).await;
     assert!(in_time.is_some(), "admission works again");
     namespace.until_is("its pods are made", |state| state.of(PODS).len() == 15).await;
     operator.stop().await;
@@ -300,15 +301,15 @@ async fn until_refused_by(client: &kube::Client, webhook: &str) {
             }
         }
     };
-    Clock::system().timeout(support::DEADLINE, refused).await.expect("the change works");
+    Clock::system().timeout(grove_testbed::DEADLINE, refused).await.expect("the change works");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_set_that_breaks_the_rules_of_today_can_be_deleted() {
-    let world = World::api_server();
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let namespace = deploy(&mirror).await;
     operator.stop().await;
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -330,9 +331,9 @@ async fn a_set_that_breaks_the_rules_of_today_can_be_deleted() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(Clock::system().timeout(support::DEADLINE, stored).await.is_some());
+    assert!(Clock::system().timeout(grove_testbed::DEADLINE, stored).await.is_some());
 
-    let operator = world.operator(Setup::default()).await;
+    let operator = cluster.operator(Setup::default()).await;
     namespace.delete(SETS, "x").await;
     namespace.until_gone(SETS, "x").await;
     operator.stop().await;
@@ -349,9 +350,9 @@ async fn fill_token(namespace: &Namespace, secret: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
-    let world = World::api_server();
-    let operator = world.operator(Setup { init_image: None, ..Setup::default() }).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let operator = cluster.operator(Setup { init_image: None, ..Setup::default() }).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.namespace("default");
     let mut set = sets::set("x", &[sets::clique("a", 1), sets::clique("b", 1)], &[]);
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
@@ -375,7 +376,7 @@ async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
     reported(CLIQUES, "x-0-b").await;
     operator.stop().await;
 
-    let operator = world.operator(Setup::default()).await;
+    let operator = cluster.operator(Setup::default()).await;
     namespace.until_is("all are made", |state| state.of(PODS).len() == 2).await;
     namespace.until_field(CLIQUES, "x-0-b", "/status/lastErrors", json!(null)).await;
     namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
@@ -423,7 +424,7 @@ async fn configurations(client: &kube::Client) -> Vec<String> {
     for plural in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
         let list = send(client, Method::GET, &path, &Value::Null).await.unwrap();
-        names.extend(list["items"].as_array().unwrap().iter().map(support::mirror::name_of));
+        names.extend(list["items"].as_array().unwrap().iter().map(grove_testbed::mirror::name_of));
     }
     names
 }
@@ -431,16 +432,16 @@ async fn configurations(client: &kube::Client) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
-    let world = World::api_server();
-    let client = world.cluster.admin().client().await.unwrap();
+    let cluster = TestCluster::api_server(&OPERATOR);
+    let client = cluster.control_plane.admin().client().await.unwrap();
     let install = ["apply", "--server-side", "-k", DEPLOY];
     let inside = ["podcliqueset-defaulting-webhook", "podcliqueset-validating-webhook"];
     let outside = inside.map(|name| format!("{name}-outside"));
 
     // Outside, where there is an installation.
-    world.cluster.kubectl(&install).unwrap();
+    cluster.control_plane.kubectl(&install).unwrap();
     assert_eq!(configurations(&client).await, inside);
-    let operator = world.operator(Setup::default()).await;
+    let operator = cluster.operator(Setup::default()).await;
     assert_eq!(configurations(&client).await, outside);
     let path = SETS.in_namespace("default");
     // A change of the configurations works some time after it is stored.
@@ -449,20 +450,20 @@ async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(operator.env.clock.timeout(support::DEADLINE, admitted).await.is_some());
+    assert!(operator.env.clock.timeout(grove_testbed::DEADLINE, admitted).await.is_some());
     operator.stop().await;
 
     // An installation, where there was an operator outside.
-    world.cluster.kubectl(&install).unwrap();
+    cluster.control_plane.kubectl(&install).unwrap();
     let setup = Setup { install_crds: false, ..Setup::default() };
     let (service, clock) = (grove_operator::WebhookAddress::Service, Clock::system());
-    let operator = world.start_operator_behind(service, clock, setup).await;
+    let operator = cluster.start_operator_behind(service, clock, setup).await;
     let taken_over = async {
         while configurations(&client).await != inside {
             tokio::task::yield_now().await;
         }
     };
-    assert!(Clock::system().timeout(support::DEADLINE, taken_over).await.is_some());
+    assert!(Clock::system().timeout(grove_testbed::DEADLINE, taken_over).await.is_some());
     operator.stop().await;
 
     // What is not the operator's is not taken over, and it is named.
@@ -470,19 +471,19 @@ async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
         "name": "pods.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "clientConfig": { "url": "https://127.0.0.1:1/" },
     });
-    let foreign = world.apply(&json!({
+    let foreign = cluster.apply(&json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": outside[1] }, "webhooks": [webhook],
     }));
     let foreign: Value = serde_json::from_str(&foreign.unwrap()).unwrap();
-    let operator = world.start_operator(Setup::default()).await;
+    let operator = cluster.start_operator(Setup::default()).await;
     let problem = format!("ValidatingWebhookConfiguration {} already exists", outside[1]);
     let reported = async {
         while !format!("{:?}", operator.env.readiness.missing()).contains(&problem) {
             tokio::task::yield_now().await;
         }
     };
-    assert!(operator.env.clock.timeout(support::DEADLINE, reported).await.is_some());
+    assert!(operator.env.clock.timeout(grove_testbed::DEADLINE, reported).await.is_some());
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let after = send(&client, Method::GET, &format!("{path}/{}", outside[1]), &Value::Null).await;
     assert_eq!(after.unwrap()["metadata"]["uid"], foreign["metadata"]["uid"]);

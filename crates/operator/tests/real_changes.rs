@@ -32,14 +32,14 @@
 )]
 
 mod changes;
-mod support;
 
 use std::sync::Arc;
 
 use grove_api::testkit::foreign_crds;
-use support::bench::{Bench, cases};
-use support::kinds::{ALL, KAI_GROUPS, KUBE_GROUPS, Kind};
-use support::{Setup, World};
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::fixture::{Fixture, select};
+use grove_testbed::kinds::{ALL, KAI_GROUPS, KUBE_GROUPS, Kind};
+use grove_testbed::operator::{OPERATOR, Setup};
 use xtask::cluster::{Fleet, Gates, Kube};
 
 const ROLES: [&str; 2] = [
@@ -48,32 +48,36 @@ const ROLES: [&str; 2] = [
 ];
 
 /// Stories with deadlines of a few seconds; more at a time would make each of them late.
-const AT_ONCE: usize = 8;
+const MAX_IN_FLIGHT: usize = 8;
 
 const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
 
 /// `scheduler` is the profile of the scheduler that sets get which name none; `groups` are the objects
 /// that it is told about gangs with.
 async fn everything_changes(gates: Gates, scheduler: &str, groups: Option<Kind>) {
-    let world = Arc::new(World::with(Kube::V1_37, gates, &FLEET));
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], &ROLES.join("---\n")).unwrap();
-    world.install(&foreign_crds::kai());
+    let tables = [changes::updates::RULES, changes::termination::RULES];
+    let Some(rules) = select(&tables) else { return };
+    let cluster = Arc::new(TestCluster::with(&OPERATOR, Kube::V1_37, gates, &FLEET));
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], &ROLES.join("---\n")).unwrap();
+    cluster.install(&foreign_crds::kai());
     let configuration = format!(
         "leaderElection: {{enabled: true}}\nscheduler: {{profiles: [{{default: true, {scheduler}}}]}}"
     );
     let setup = Setup { configuration: &configuration, ..Setup::default() };
-    let operator = world.operator(setup).await;
+    let operator = cluster.operator(setup).await;
     let kinds: Vec<Kind> = ALL.into_iter().chain(groups).collect();
-    let bench = Bench::watching(world.clone(), operator.requests.clone(), &kinds).await;
+    let fixture = Fixture::watching(cluster, operator.requests.clone(), &kinds).await;
 
-    let later = changes::termination::prepare_for_later(&bench).await;
-    let tables = [changes::updates::RULES, changes::termination::RULES];
-    let cases = cases(&bench, tables.into_iter().flatten());
+    let later = changes::termination::prepare_for_later(&fixture).await;
+    let rows = fixture.rows(&rules.rows);
     let mut namespaces: Vec<_> =
-        (0..cases.len()).map(|number| bench.mirror.namespace(&format!("case-{number}"))).collect();
-    namespaces.push(later.clone());
-    support::cases::run_at_once(AT_ONCE, cases).await.assert_none();
-    let operator = changes::termination::over_the_deadline(&bench, later, operator, setup).await;
+        (0..rows.len()).map(|number| fixture.mirror.namespace(&format!("row-{number}"))).collect();
+    grove_testbed::table::run_in_flight(MAX_IN_FLIGHT, rows).await.assert_none();
+    let mut operator = operator;
+    if rules.is_all {
+        namespaces.push(later.clone());
+        operator = changes::termination::over_the_deadline(&fixture, later, operator, setup).await;
+    }
     operator.stop().await;
     if let Some(kind) = groups {
         for namespace in &namespaces {
@@ -82,22 +86,26 @@ async fn everything_changes(gates: Gates, scheduler: &str, groups: Option<Kind>)
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn with_the_scheduler_of_kubernetes() {
-    everything_changes(Gates::default(), "name: default-scheduler", None).await;
-}
+mod table {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn with_gangs_of_kubernetes() {
-    let scheduler = "name: default-scheduler, config: {gangScheduling: true}";
-    everything_changes(Gates::default(), scheduler, Some(KUBE_GROUPS)).await;
-}
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn with_the_scheduler_of_kubernetes() {
+        everything_changes(Gates::default(), "name: default-scheduler", None).await;
+    }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn with_kai() {
-    let scheduler = "name: kai-scheduler, config: {defaultQueue: test}";
-    everything_changes(Gates::default(), scheduler, Some(KAI_GROUPS)).await;
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn with_gangs_of_kubernetes() {
+        let scheduler = "name: default-scheduler, config: {gangScheduling: true}";
+        everything_changes(Gates::default(), scheduler, Some(KUBE_GROUPS)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn with_kai() {
+        let scheduler = "name: kai-scheduler, config: {defaultQueue: test}";
+        everything_changes(Gates::default(), scheduler, Some(KAI_GROUPS)).await;
+    }
 }

@@ -8,19 +8,19 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use grove_api::testkit::foreign_crds;
-use http::Method;
-use serde_json::{Value, json};
-use support::kinds::{
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::devices;
+use grove_testbed::kinds::{
     CLAIM_TEMPLATES, CLAIMS, CLIQUES, DOMAINS, EVENTS, GANGS, GROUPS, Kind, PODS, SETS,
 };
-use support::mirror::{Namespace, State, condition, name_of, send, text};
-use support::sets::{self, with_replicas};
-use support::{RBAC, Setup, World, devices};
+use grove_testbed::mirror::{Namespace, State, condition, name_of, send, text};
+use grove_testbed::operator::{OPERATOR, RBAC, Setup};
+use grove_testbed::sets::{self, with_replicas};
+use http::Method;
+use serde_json::{Value, json};
 use xtask::cluster::Kube;
 
 const DOMAINS_ROLE: &str = include_str!("../../../deploy/resources/compute-domains.yaml");
@@ -79,9 +79,9 @@ fn without(group: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn claims_are_made_used_mended_and_removed_with_their_owners() {
-    let world = World::full(Kube::default());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     devices::install(mirror.client()).await;
     let namespace = mirror.new_namespace("claims").await;
 
@@ -108,10 +108,14 @@ async fn claims_are_made_used_mended_and_removed_with_their_owners() {
     what_others_do_to_claims_is_mended(&namespace).await;
 
     // Nothing is written about claims that are as they should be.
-    world.quiet(&mirror, &operator.requests, support::is_of_interest).await;
+    cluster
+        .until_no_writes(&mirror, &operator.requests, grove_testbed::operator::is_not_for_probe)
+        .await;
     let mark = operator.requests.mark();
     namespace.patch(SETS, "x", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
-    world.quiet(&mirror, &operator.requests, support::is_of_interest).await;
+    cluster
+        .until_no_writes(&mirror, &operator.requests, grove_testbed::operator::is_not_for_probe)
+        .await;
     let writes = operator.writes_since(mark);
     assert!(!writes.iter().any(|write| write.contains("resourceclaims")), "{writes:?}");
 
@@ -123,7 +127,7 @@ async fn claims_are_made_used_mended_and_removed_with_their_owners() {
 /// The set needs a template that comes late.
 async fn a_missing_template_is_told_and_noticed(
     namespace: &Namespace,
-    mirror: &support::mirror::Mirror,
+    mirror: &grove_testbed::mirror::Mirror,
 ) {
     namespace.create(SETS, &sets::sharing("x")).await;
     let missing = "ResourceClaimTemplate claims/beside not found";
@@ -253,12 +257,12 @@ async fn what_others_do_to_claims_is_mended(namespace: &Namespace) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
-    let world = World::full(Kube::default());
-    let admin = world.cluster.admin().client().await.unwrap();
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let admin = cluster.control_plane.admin().client().await.unwrap();
     devices::install(&admin).await;
-    world.apply(&without("resource.k8s.io")).unwrap();
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    cluster.apply(&without("resource.k8s.io")).unwrap();
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let plain = mirror.new_namespace("plain").await;
     plain.create(SETS, &sets::small("x")).await;
     plain.until_complete(5).await;
@@ -277,7 +281,7 @@ async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
     until_reported(&namespace, GROUPS, "x-0-decode", may_not).await;
     assert_eq!(namespace.names(PODS), [""; 0], "pods would have to do without their claims");
 
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], RBAC).unwrap();
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], RBAC).unwrap();
     namespace.until_complete(5).await;
     let is = ["True", "ResourceClaimsAvailable"];
     until_said(&namespace, "ResourceClaimsReady", is, "").await;
@@ -287,9 +291,10 @@ async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_cluster_without_the_api_runs_everything_but_sets_that_share() {
-    let world = World::api_server_with(&["--runtime-config=resource.k8s.io/v1=false"]);
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror_of(&[SETS, GROUPS, CLIQUES, PODS]).await;
+    let cluster =
+        TestCluster::api_server_with(&OPERATOR, &["--runtime-config=resource.k8s.io/v1=false"]);
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror_of(&[SETS, GROUPS, CLIQUES, PODS]).await;
     let namespace = mirror.new_namespace("claims").await;
     namespace.create(SETS, &sets::sharing("x")).await;
     namespace.create(SETS, &sets::small("plain")).await;
@@ -363,20 +368,20 @@ async fn until_told(namespace: &Namespace, reason: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn replicas_have_their_domains_while_they_need_them() {
-    let world = World::full(Kube::default());
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], DOMAINS_ROLE).unwrap();
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], DOMAINS_ROLE).unwrap();
     let setup = Setup { configuration: "network: {autoMNNVLEnabled: true}", ..Setup::default() };
-    let error = world.start_operator(setup).await.ended().await.to_string();
+    let error = cluster.start_operator(setup).await.failed().await.to_string();
     assert!(error.contains("MNNVL preflight check failed"), "{error}");
     assert!(error.contains("ComputeDomain CRD (computedomains.resource.nvidia.com"), "{error}");
 
-    world.install(&foreign_crds::compute_domain());
-    let operator = world.operator(setup).await;
-    let mirror = world.mirror().await;
+    cluster.install(&foreign_crds::compute_domain());
+    let operator = cluster.operator(setup).await;
+    let mirror = cluster.mirror().await;
     let client = mirror.client().clone();
     devices::install(&client).await;
     let namespace = mirror.new_namespace("domains").await;
-    let all = world.mirror_of(&[DOMAINS]).await;
+    let all = cluster.mirror_of(&[DOMAINS]).await;
     let domains = all.namespace("domains");
 
     namespace.create(SETS, &with_domains()).await;
@@ -418,21 +423,21 @@ async fn replicas_have_their_domains_while_they_need_them() {
     driver_is_done(&domains, "x-0-all").await;
     domains.until_is("no domain is left", |state| state.of(DOMAINS).is_empty()).await;
 
-    the_kind_may_vanish_and_return(&world, &namespace).await;
+    the_kind_may_vanish_and_return(&cluster, &namespace).await;
     operator.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn domains_are_let_go_by_an_operator_that_missed_the_end_of_their_set() {
-    let world = World::full(Kube::default());
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], DOMAINS_ROLE).unwrap();
-    world.install(&foreign_crds::compute_domain());
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], DOMAINS_ROLE).unwrap();
+    cluster.install(&foreign_crds::compute_domain());
     let setup = Setup { configuration: "network: {autoMNNVLEnabled: true}", ..Setup::default() };
-    let operator = world.operator(setup).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("domains").await;
-    let domains = world.mirror_of(&[DOMAINS]).await.namespace("domains");
+    let domains = cluster.mirror_of(&[DOMAINS]).await.namespace("domains");
     namespace.create(SETS, &with_domains()).await;
     domains.until_is("the domains are made", |state| state.of(DOMAINS).len() == 2).await;
     namespace
@@ -444,7 +449,7 @@ async fn domains_are_let_go_by_an_operator_that_missed_the_end_of_their_set() {
 
     // Webhooks that nobody answers would refuse what follows.
     let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    world.cluster.kubectl(&["delete", webhooks, "--all"]).unwrap();
+    cluster.control_plane.kubectl(&["delete", webhooks, "--all"]).unwrap();
     namespace.delete(SETS, "x").await;
     namespace.patch(SETS, "x", json!({ "metadata": { "finalizers": null } })).await;
     namespace.until_gone(SETS, "x").await;
@@ -455,7 +460,7 @@ async fn domains_are_let_go_by_an_operator_that_missed_the_end_of_their_set() {
         })
         .await;
 
-    let operator = world.operator(setup).await;
+    let operator = cluster.operator(setup).await;
     domains.until_is("they are let go", |state| state.of(DOMAINS).is_empty()).await;
     operator.stop().await;
 }
@@ -493,18 +498,18 @@ async fn driver_is_done_and_it_is_back(domains: &Namespace, uid: &Value) {
 }
 
 /// Somebody removes the driver under a running operator.
-async fn the_kind_may_vanish_and_return(world: &World, namespace: &Namespace) {
+async fn the_kind_may_vanish_and_return(cluster: &TestCluster, namespace: &Namespace) {
     let crd = "computedomains.resource.nvidia.com";
-    world.cluster.kubectl(&["delete", "crd", crd]).unwrap();
+    cluster.control_plane.kubectl(&["delete", "crd", crd]).unwrap();
     namespace.create(SETS, &with_replicas(with_domains(), 1)).await;
     let not_served = "the API server does not serve computedomains of resource.nvidia.com/v1beta1";
     until_said(namespace, "ComputeDomainsReady", ["False", "ApiNotServed"], not_served).await;
     until_reported(namespace, SETS, "x", not_served).await;
 
-    world.install(&foreign_crds::compute_domain());
+    cluster.install(&foreign_crds::compute_domain());
     let is = ["True", "ComputeDomainsAvailable"];
     until_said(namespace, "ComputeDomainsReady", is, "").await;
-    let domains = world.mirror_of(&[DOMAINS]).await.namespace("domains");
+    let domains = cluster.mirror_of(&[DOMAINS]).await.namespace("domains");
     domains.until_is("the domains are made", |state| state.of(DOMAINS).len() == 2).await;
     namespace.delete(SETS, "x").await;
     domains.until_is("and go", |state| state.of(DOMAINS).is_empty()).await;

@@ -8,16 +8,16 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
 use std::time::Duration;
 
 use grove_runtime::rng::Rng;
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SETS};
+use grove_testbed::mirror::{Mirror, Namespace, State, text};
+use grove_testbed::normalized::Normalized;
+use grove_testbed::operator::{OPERATOR, Operator, Setup};
+use grove_testbed::sets;
 use serde_json::{Value, json};
-use support::kinds::{CLIQUES, GROUPS, PODS, SETS};
-use support::mirror::{Mirror, Namespace, State, text};
-use support::picture::Picture;
-use support::{Operator, Setup, World, sets};
 use xtask::cluster::Kube;
 
 /// The CRDs are there after the first start.
@@ -54,7 +54,7 @@ fn set() -> Value {
     set
 }
 
-async fn scale(namespace: &Namespace, targets: &[(support::kinds::Kind, &str, i32)]) {
+async fn scale(namespace: &Namespace, targets: &[(grove_testbed::kinds::Kind, &str, i32)]) {
     for (kind, name, replicas) in targets {
         let patch = json!({ "spec": { "replicas": replicas } });
         namespace.patch(*kind, &format!("{name}/scale"), patch).await;
@@ -102,17 +102,17 @@ impl Phase {
 }
 
 /// How the set looks after each phase when nothing happens to the operator.
-async fn undisturbed(world: &World, mirror: &Mirror) -> Vec<Picture> {
+async fn undisturbed(cluster: &TestCluster, mirror: &Mirror) -> Vec<Normalized> {
     let namespace = mirror.new_namespace("undisturbed").await;
-    let mut pictures = Vec::new();
+    let mut expected = Vec::new();
     for phase in &PHASES {
         phase.act(&namespace).await;
         phase.until_done(&namespace).await;
-        world.settled(mirror).await;
+        cluster.until_caught_up(mirror).await;
         namespace.until_gangs_run().await;
-        pictures.push(namespace.picture());
+        expected.push(namespace.normalized());
     }
-    pictures
+    expected
 }
 
 /// Lets the operator send some writes, or live for a while, and kills it in whatever it does then.
@@ -129,20 +129,25 @@ fn ever(namespace: &Namespace) -> usize {
     namespace.look(|state| state.ever(PODS))
 }
 
-async fn killed_all_the_time(world: &World, mirror: &Mirror, expected: &[Picture], seed: u64) {
+async fn killed_all_the_time(
+    cluster: &TestCluster,
+    mirror: &Mirror,
+    expected: &[Normalized],
+    seed: u64,
+) {
     let rng = Rng::seeded(seed);
     let namespace = mirror.new_namespace(&format!("seed-{seed}")).await;
     for (phase, expected) in PHASES.iter().zip(expected) {
-        let mut operator = world.operator(AGAIN).await;
+        let mut operator = cluster.operator(AGAIN).await;
         let mut mark = operator.requests.mark();
         phase.act(&namespace).await;
         for _ in 0..phase.kills {
             kill(operator, mark, &rng).await;
-            operator = world.start_operator(AGAIN).await;
+            operator = cluster.start_operator(AGAIN).await;
             mark = 0;
         }
         let what = format!("seed {seed}: after {} with kills", phase.name);
-        namespace.until_like(&what, expected).await;
+        namespace.until_equal(&what, expected).await;
         assert_eq!(ever(&namespace), phase.ever, "{what}: pods ever created");
         operator.crash().await;
     }
@@ -151,16 +156,16 @@ async fn killed_all_the_time(world: &World, mirror: &Mirror, expected: &[Picture
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn hundreds_of_kills_at_random_moments_change_nothing_about_the_end() {
-    let world = World::full(Kube::default());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
-    let expected = undisturbed(&world, &mirror).await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
+    let expected = undisturbed(&cluster, &mirror).await;
     operator.crash().await;
     let seeds = [1, 2];
     assert!(seeds.len() * PHASES.iter().map(|phase| phase.kills).sum::<usize>() >= 200);
     for seed in seeds {
         println!("seed {seed}");
-        killed_all_the_time(&world, &mirror, &expected, seed).await;
+        killed_all_the_time(&cluster, &mirror, &expected, seed).await;
     }
 }
 
@@ -176,23 +181,23 @@ fn elected(instance: &str) -> Setup<'_> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_hand_over_in_the_middle_changes_nothing_about_the_end() {
-    let world = World::full(Kube::default());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
-    let expected = undisturbed(&world, &mirror).await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
+    let expected = undisturbed(&cluster, &mirror).await;
     operator.stop().await;
 
     let namespace = mirror.new_namespace("handed-over").await;
     let names: Vec<String> =
         (0..=PHASES.len()).map(|number| format!("operator-{number}")).collect();
-    let mut leader = world.operator(elected(&names[0])).await;
+    let mut leader = cluster.operator(elected(&names[0])).await;
     for (number, (phase, expected)) in PHASES.iter().zip(&expected).enumerate() {
-        let follower = world.start_operator(elected(&names[number + 1])).await;
+        let follower = cluster.start_operator(elected(&names[number + 1])).await;
         let mark = leader.requests.mark();
         phase.act(&namespace).await;
         let clock = leader.env.clock.clone();
         let some = leader.requests.until_writes(mark, 5);
-        clock.timeout(support::DEADLINE, some).await.expect("the leader acts");
+        clock.timeout(grove_testbed::DEADLINE, some).await.expect("the leader acts");
         assert_eq!(follower.writes_since(0), [""; 0], "a follower only watches");
         // A crash lets the lease run out, a stop releases it.
         if number % 2 == 0 {
@@ -201,7 +206,7 @@ async fn a_hand_over_in_the_middle_changes_nothing_about_the_end() {
             leader.stop().await;
         }
         let what = format!("after {} with a hand-over", phase.name);
-        namespace.until_like(&what, expected).await;
+        namespace.until_equal(&what, expected).await;
         assert_eq!(ever(&namespace), phase.ever, "{what}: pods ever created");
         follower.ready().await;
         leader = follower;
@@ -224,9 +229,9 @@ fn hosts(state: &State) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn creates_that_arrive_after_the_next_operator_made_up_for_them_leave_no_double() {
-    let world = World::full(Kube::default());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("late").await;
     let pods = 8;
     operator.requests.lose(|sent| sent.creates(PODS.plural));
@@ -238,9 +243,9 @@ async fn creates_that_arrive_after_the_next_operator_made_up_for_them_leave_no_d
     let late = operator.requests.take_lost(pods).await;
     operator.crash().await;
 
-    let operator = world.start_operator(AGAIN).await;
+    let operator = cluster.start_operator(AGAIN).await;
     namespace.until_is("the next one makes up for them", |state| hosts(state).len() == pods).await;
-    let client = world.client_of_operator().await;
+    let client = cluster.client_of_account().await;
     for request in late {
         client.request::<Value>(request).await.unwrap();
     }

@@ -9,16 +9,17 @@
 )]
 
 mod gangs;
-mod support;
 
 use std::sync::Arc;
 
-use support::bench::{Bench, Rule, cases};
-use support::kinds::{
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::fixture::{Fixture, Rule, select};
+use grove_testbed::kinds::{
     ALL, KUBE_COMPOSITES, KUBE_GROUPS, KUBE_GROUPS_1_36, KUBE_WORKLOADS, Kind, SETS,
 };
-use support::mirror::{Namespace, condition, text};
-use support::{Setup, World, sets};
+use grove_testbed::mirror::{Namespace, condition, text};
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::sets;
 use xtask::cluster::{Fleet, Gates, Kube};
 
 const ROLE: &str = include_str!("../../../deploy/schedulers/kubernetes.yaml");
@@ -30,10 +31,10 @@ fn setup() -> Setup<'static> {
     Setup { configuration: GANGS, ..Setup::default() }
 }
 
-fn world(kube: Kube, gates: Gates) -> Arc<World> {
-    let world = World::with(kube, gates, &NODES);
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], ROLE).unwrap();
-    Arc::new(world)
+fn cluster(kube: Kube, gates: Gates) -> Arc<TestCluster> {
+    let cluster = TestCluster::with(&OPERATOR, kube, gates, &NODES);
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], ROLE).unwrap();
+    Arc::new(cluster)
 }
 
 /// Waits until a set says what its scheduler cannot do.
@@ -48,48 +49,56 @@ async fn until_limited(namespace: &Namespace, set: &str, reason: &str, gate: &st
 }
 
 async fn run(kube: Kube, gates: Gates, kinds: &[Kind], tables: &[&[Rule]]) {
-    let world = world(kube, gates);
-    let operator = world.operator(setup()).await;
+    let Some(rules) = select(tables) else { return };
+    let cluster = cluster(kube, gates);
+    let operator = cluster.operator(setup()).await;
     let kinds: Vec<Kind> = ALL.into_iter().chain(kinds.iter().copied()).collect();
-    let bench = Bench::watching(world.clone(), operator.requests.clone(), &kinds).await;
-    let cases = cases(&bench, tables.iter().copied().flatten());
-    support::cases::run(cases).await.assert_none();
-    gangs::minimum::changed(&bench, operator).await;
+    let fixture = Fixture::watching(cluster, operator.requests.clone(), &kinds).await;
+    grove_testbed::table::run(fixture.rows(&rules.rows)).await.assert_none();
+    if !rules.is_all {
+        return;
+    }
+    gangs::minimum::changed(&fixture, operator).await;
     // The same on every cluster, so one of them is enough.
     if gates == Gates::Cautious {
-        gangs::refused::held_back(&bench).await;
+        gangs::refused::held_back(&fixture).await;
+    }
+}
+
+mod table {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn with_composites_gangs_are_trees() {
+        let kinds = [KUBE_GROUPS, KUBE_COMPOSITES, KUBE_WORKLOADS];
+        let tables =
+            [gangs::every::RULES, gangs::ended::RULES, gangs::tree::RULES, gangs::trap::RULES];
+        run(Kube::V1_37, Gates::All, &kinds, &tables).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn without_composites_gangs_are_flat() {
+        let kinds = [KUBE_GROUPS, KUBE_WORKLOADS];
+        let tables = [gangs::every::RULES, gangs::ended::RULES, gangs::flat::RULES];
+        run(Kube::V1_37, Gates::Cautious, &kinds, &tables).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn on_1_36_gangs_are_flat() {
+        let tables = [gangs::every::RULES, gangs::flat::RULES];
+        run(Kube::V1_36, Gates::All, &[KUBE_GROUPS_1_36], &tables).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn with_composites_gangs_are_trees() {
-    let kinds = [KUBE_GROUPS, KUBE_COMPOSITES, KUBE_WORKLOADS];
-    let tables = [gangs::every::RULES, gangs::ended::RULES, gangs::tree::RULES, gangs::trap::RULES];
-    run(Kube::V1_37, Gates::All, &kinds, &tables).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn without_composites_gangs_are_flat() {
-    let kinds = [KUBE_GROUPS, KUBE_WORKLOADS];
-    let tables = [gangs::every::RULES, gangs::ended::RULES, gangs::flat::RULES];
-    run(Kube::V1_37, Gates::Cautious, &kinds, &tables).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn on_1_36_gangs_are_flat() {
-    let tables = [gangs::every::RULES, gangs::flat::RULES];
-    run(Kube::V1_36, Gates::All, &[KUBE_GROUPS_1_36], &tables).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn without_the_api_pods_are_only_let_go_together() {
-    let world = world(Kube::V1_37, Gates::Defaults);
-    let operator = world.operator(setup()).await;
-    let mirror = world.mirror().await;
+    let cluster = cluster(Kube::V1_37, Gates::Defaults);
+    let operator = cluster.operator(setup()).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("gates").await;
     namespace.create(SETS, &sets::small("x")).await;
     namespace.until_complete(5).await;

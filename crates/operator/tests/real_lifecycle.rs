@@ -8,16 +8,12 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-#[path = "../../backends/tests/support/program.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
-mod program;
-mod support;
-
 use grove_api::testkit::foreign_crds;
-use program::{Pki, Program, Shown};
-use support::kinds::{CLIQUES, GANGS, GROUPS, PODS, SERVICES, SETS};
-use support::mirror::State;
-use support::{Setup, World};
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, PODS, SERVICES, SETS};
+use grove_testbed::mirror::State;
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
 use xtask::cluster::Kube;
 
 const SET: &str = include_str!("../../../examples/minimal.yaml");
@@ -32,29 +28,29 @@ const ROLES: [&str; 4] = [
 
 /// `scheduler` is the profile of the scheduler that sets get which name none.
 async fn a_set_comes_up_whole_scales_and_goes(kube: Kube, scheduler: &str) {
-    let world = World::full(kube);
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], &ROLES.join("---\n")).unwrap();
-    world.install(&[foreign_crds::kai(), foreign_crds::volcano()].concat());
+    let cluster = TestCluster::full(&OPERATOR, kube);
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], &ROLES.join("---\n")).unwrap();
+    cluster.install(&[foreign_crds::kai(), foreign_crds::volcano()].concat());
     let queue =
         "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: default}}";
-    world.cluster.kubectl_with_stdin(&["create", "-f", "-"], queue).unwrap();
+    cluster.control_plane.kubectl_with_stdin(&["create", "-f", "-"], queue).unwrap();
     let open = r#"{"status": {"state": "Open"}}"#;
     let queue = "queues.scheduling.volcano.sh/default";
     let patch = ["patch", queue, "--subresource=status", "--type=merge", "--patch", open];
-    world.cluster.kubectl(&patch).unwrap();
+    cluster.control_plane.kubectl(&patch).unwrap();
     let configuration = format!(
         "leaderElection: {{enabled: true}}\nscheduler: {{profiles: [{{default: true, {scheduler}}}]}}"
     );
     let operator =
-        world.operator(Setup { configuration: &configuration, ..Setup::default() }).await;
-    let mirror = world.mirror().await;
+        cluster.operator(Setup { configuration: &configuration, ..Setup::default() }).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.namespace("default");
     let kubectl = |line: &str| {
         let args: Vec<&str> = line.split(' ').collect();
-        world.cluster.kubectl(&args).unwrap()
+        cluster.control_plane.kubectl(&args).unwrap()
     };
 
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
     namespace.until_is("the set is there", |state| state.get(SETS, "demo").is_some()).await;
     namespace.until_complete(9).await;
     assert_eq!(namespace.names(GANGS), ["demo-0", "demo-0-decode-0"]);
@@ -88,7 +84,7 @@ async fn a_set_comes_up_whole_scales_and_goes(kube: Kube, scheduler: &str) {
     let uid = |name| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     let first = uid("demo-0-router");
     kubectl("delete pcs/demo");
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], SET).unwrap();
     namespace
         .until_is("the second life", |state| {
             let new = state.get(CLIQUES, "demo-0-router");
@@ -126,8 +122,8 @@ lifecycles! {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn with_a_program_of_its_own() {
-    let pki = Pki::new("real-lifecycle");
-    let program = Program::start(&pki, Shown::Certificate, 0);
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-lifecycle"));
+    let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
     let [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map(|file| pki.path(file));
     let url = program.url();
     let endpoint = format!(

@@ -9,30 +9,28 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-#[path = "../../backends/tests/support/program.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the backends")]
-mod program;
-mod support;
-
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::kinds::{CLIQUES, CREWS, GANGS, GROUPS, PODS, SETS};
+use grove_testbed::mirror::{Mirror, Namespace, condition, send, text};
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::program::Signal;
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
+use grove_testbed::sets;
 use http::Method;
-use program::{Pki, Program, Shown};
 use serde_json::{Value, json};
-use support::kinds::{CLIQUES, CREWS, GANGS, GROUPS, PODS, SETS};
-use support::mirror::{Mirror, Namespace, condition, send, text};
-use support::{Setup, World, sets};
 use xtask::cluster::Kube;
 
 const CREW: &str = include_str!("../../../examples/backend/crew.yaml");
 const SCHEDULER: &str = "crew-scheduler";
 
 /// A control plane that serves crews to the operator.
-fn world() -> World {
-    let world = World::full(Kube::default());
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], CREW).unwrap();
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], CREW).unwrap();
     let wait =
         ["wait", "--for=condition=Established", "crd/crews.crew.example.com", "--timeout=60s"];
-    world.cluster.kubectl(&wait).unwrap();
-    world
+    cluster.control_plane.kubectl(&wait).unwrap();
+    cluster
 }
 
 fn configuration(pki: &Pki, url: &str, more: &str) -> String {
@@ -84,15 +82,15 @@ async fn others_come_up(mirror: &Mirror, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn gangs_of_another_program_outlive_its_death() {
-    let world = world();
-    let pki = Pki::new("real-outlive");
-    let program = Program::start(&pki, Shown::Certificate, 0);
+    let cluster = cluster();
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-outlive"));
+    let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
     let (url, port) = (program.url(), program.port);
     let configuration = configuration(&pki, &url, ", timeout: 2s");
-    let operator = world.operator(setup(&configuration)).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup(&configuration)).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("crew").await;
-    let crews = world.mirror_of(&[CREWS]).await.namespace("crew");
+    let crews = cluster.mirror_of(&[CREWS]).await.namespace("crew");
     let mut refused = set_for(SCHEDULER);
     refused["spec"]["template"]["topologyConstraint"] = json!({ "packDomain": "rack" });
     let refusal = namespace.try_create(SETS, &refused).await.unwrap_err();
@@ -149,7 +147,7 @@ async fn gangs_of_another_program_outlive_its_death() {
     others_come_up(&mirror, "others").await;
 
     // Back: everything goes on by itself.
-    let _program = Program::start(&pki, Shown::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
     until_backend(&namespace, "True", &[]).await;
     crews
         .until_is("the new gang has its crew", |state| {
@@ -172,16 +170,16 @@ async fn gangs_of_another_program_outlive_its_death() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_program_may_come_late_when_failures_are_ignored() {
-    let world = world();
-    let pki = Pki::new("real-late");
+    let cluster = cluster();
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-late"));
     // A port that is free again.
-    let port = Program::start(&pki, Shown::Certificate, 0).port;
+    let port = ReferenceBackend::start(&pki, Credential::Certificate, 0).port;
     let url = format!("https://127.0.0.1:{port}/");
     let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
-    let operator = world.operator(setup(&configuration)).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup(&configuration)).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("late").await;
-    let crews = world.mirror_of(&[CREWS]).await.namespace("late");
+    let crews = cluster.mirror_of(&[CREWS]).await.namespace("late");
 
     namespace.create(SETS, &set_for(SCHEDULER)).await;
     until_backend(&namespace, "False", &[&url, "no connection", "refused"]).await;
@@ -198,7 +196,7 @@ async fn a_program_may_come_late_when_failures_are_ignored() {
     assert_eq!(crews.names(CREWS), [] as [&str; 0]);
     others_come_up(&mirror, "others").await;
 
-    let _program = Program::start(&pki, Shown::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
     until_backend(&namespace, "True", &[]).await;
     crews.until_is("every gang has its crew", |state| state.of(CREWS).len() == 2).await;
     operator.stop().await;
@@ -207,13 +205,16 @@ async fn a_program_may_come_late_when_failures_are_ignored() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
-    let world = world();
-    let (pki, other) = (Pki::new("real-renewed"), Pki::new("real-other"));
-    let program = Program::start(&other, Shown::Certificate, 0);
+    let cluster = cluster();
+    let (pki, other) = (
+        Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-renewed")),
+        Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-other")),
+    );
+    let program = ReferenceBackend::start(&other, Credential::Certificate, 0);
     let (url, port) = (program.url(), program.port);
     let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
-    let operator = world.operator(setup(&configuration)).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup(&configuration)).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("renewed").await;
     namespace.create(SETS, &set_for(SCHEDULER)).await;
     let unknown = format!("not signed by the authority in {}", pki.path("ca.crt"));
@@ -222,11 +223,11 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
     // Both sides get new certificates, the operator without a restart.
     pki.renew();
     drop(program);
-    let _program = Program::start(&pki, Shown::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
     until_backend(&namespace, "True", &[]).await;
 
     // What belongs to somebody else is left alone.
-    let client = world.cluster.admin().client().await.unwrap();
+    let client = cluster.control_plane.admin().client().await.unwrap();
     let path = "/apis/crew.example.com/v1/namespaces/taken/crews";
     let taken = mirror.new_namespace("taken").await;
     let crew = json!({
@@ -236,7 +237,7 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
     send(&client, Method::POST, path, &crew).await.unwrap();
     taken.create(SETS, &set_for(SCHEDULER)).await;
     until_backend(&taken, "False", &["Crew taken/x-0 is not owned by PodGang taken/x-0"]).await;
-    let crews = world.mirror_of(&[CREWS]).await.namespace("taken");
+    let crews = cluster.mirror_of(&[CREWS]).await.namespace("taken");
     assert_eq!(crews.object(CREWS, "x-0")["spec"]["members"], 9);
     operator.stop().await;
 }
@@ -244,23 +245,23 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_program_that_is_stuck_holds_up_nobody_else() {
-    let world = world();
-    let pki = Pki::new("real-stuck");
-    let program = Program::start(&pki, Shown::Certificate, 0);
+    let cluster = cluster();
+    let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-stuck"));
+    let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
     let url = program.url();
     // Workers that waited for it would have no time for anybody else.
     let configuration = configuration(&pki, &url, ", timeout: 5s, failurePolicy: Ignore");
-    let operator = world.operator(setup(&configuration)).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup(&configuration)).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("stuck").await;
-    let crews = world.mirror_of(&[CREWS]).await.namespace("stuck");
+    let crews = cluster.mirror_of(&[CREWS]).await.namespace("stuck");
     // More gangs and cliques than there are workers.
     namespace.create(SETS, &sets::with_replicas(set_for(SCHEDULER), 6)).await;
     crews.until_is("every gang has its crew", |state| state.of(CREWS).len() == 12).await;
     namespace.until_is("all pods are there", |state| state.of(PODS).len() == 30).await;
 
     // A label that it acts on wakes all gangs, and more replicas all workers of cliques.
-    program.signal("STOP");
+    program.program.signal(Signal::STOP);
     let moved = json!({
         "metadata": { "labels": { "crew.example.com/queue": "fast" } }, "spec": { "replicas": 12 },
     });
@@ -268,7 +269,7 @@ async fn a_program_that_is_stuck_holds_up_nobody_else() {
     until_backend(&namespace, "False", &[&url, "SyncPodGang", "no answer within 5s"]).await;
     others_come_up(&mirror, "others").await;
 
-    program.signal("CONT");
+    program.program.signal(Signal::CONT);
     until_backend(&namespace, "True", &[]).await;
     crews
         .until_is("every crew is in the new queue", |state| {

@@ -8,14 +8,14 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
 use grove_api::testkit::foreign_crds;
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::kinds::{EVENTS, GANGS, KAI_GROUPS, PODS, SETS, VOLCANO_GROUPS};
+use grove_testbed::mirror::{Namespace, condition, send, text};
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::sets;
 use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{EVENTS, GANGS, KAI_GROUPS, PODS, SETS, VOLCANO_GROUPS};
-use support::mirror::{Namespace, condition, send, text};
-use support::{Setup, World, sets};
 use xtask::cluster::Kube;
 
 const KAI_ROLE: &str = include_str!("../../../deploy/schedulers/kai.yaml");
@@ -28,11 +28,11 @@ fn setup(configuration: &str) -> Setup<'_> {
     Setup { configuration, ..Setup::default() }
 }
 
-fn world() -> World {
-    let world = World::full(Kube::default());
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
     let roles = format!("{KAI_ROLE}---\n{VOLCANO_ROLE}");
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], &roles).unwrap();
-    world
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], &roles).unwrap();
+    cluster
 }
 
 /// The small set, for a scheduler.
@@ -59,9 +59,9 @@ async fn until_backend(namespace: &Namespace, status: &str, says: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
-    let world = world();
-    let operator = world.operator(setup(PROFILES)).await;
-    let mirror = world.mirror().await;
+    let cluster = cluster();
+    let operator = cluster.operator(setup(PROFILES)).await;
+    let mirror = cluster.mirror().await;
     let kai = mirror.new_namespace("kai").await;
     let refused = kai.try_create(SETS, &set_for("kai-scheduler", json!({}))).await.unwrap_err();
     assert!(refused.contains("no KAI queue is configured on PodCliqueSet kai/x"), "{refused}");
@@ -69,7 +69,7 @@ async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
 
     // Without KAI its sets say so, and others come up.
     until_backend(&kai, "False", "podgroups.scheduling.run.ai/v2alpha2").await;
-    let told = |state: &support::mirror::State| {
+    let told = |state: &grove_testbed::mirror::State| {
         state.of(EVENTS).iter().any(|event| {
             event["reason"] == "SchedulerNotInstalled"
                 && event["involvedObject"]["kind"] == "PodGang"
@@ -86,9 +86,9 @@ async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
     );
 
     // Installed later, without a restart.
-    world.install(&foreign_crds::kai());
+    cluster.install(&foreign_crds::kai());
     until_backend(&kai, "True", "").await;
-    let groups = world.mirror_of(&[KAI_GROUPS]).await.namespace("kai");
+    let groups = cluster.mirror_of(&[KAI_GROUPS]).await.namespace("kai");
     groups
         .until_is("every gang has its group", |state| {
             state.names(KAI_GROUPS) == ["x-0", "x-0-decode-0"]
@@ -152,17 +152,17 @@ async fn broken_groups_are_mended(kai: &Namespace, groups: &Namespace) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn volcano_has_to_be_new_enough_and_its_queue_open() {
-    let world = world();
+    let cluster = cluster();
     let mut old = foreign_crds::volcano();
     let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
     let properties = old[0].pointer_mut(properties).unwrap().as_object_mut().unwrap();
     properties.remove("subGroupPolicy");
-    world.install(&old);
-    let error = world.start_operator(setup(PROFILES)).await.ended().await;
+    cluster.install(&old);
+    let error = cluster.start_operator(setup(PROFILES)).await.failed().await;
     assert!(error.to_string().contains("install Volcano 1.14 or newer"), "{error}");
-    world.install(&foreign_crds::volcano());
+    cluster.install(&foreign_crds::volcano());
     let event = "/api/v1/namespaces/default/events/podgroups.scheduling.volcano.sh.grove-operator";
-    let client = world.cluster.admin().client().await.unwrap();
+    let client = cluster.control_plane.admin().client().await.unwrap();
     let event = send(&client, Method::GET, event, &Value::Null).await.unwrap();
     assert_eq!(event["reason"], "VolcanoCapabilityUnavailable");
 
@@ -178,8 +178,8 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
         let path = format!("{queues}/{name}/status");
         send(&client, Method::PATCH, &path, &status).await.unwrap();
     }
-    let operator = world.operator(setup(PROFILES)).await;
-    let mirror = world.mirror().await;
+    let operator = cluster.operator(setup(PROFILES)).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("volcano").await;
     let in_queue = |queue: &str| {
         let mut set = set_for("volcano", json!({}));
@@ -209,7 +209,7 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
     let after = send(&client, Method::GET, &path, &Value::Null).await.unwrap();
     assert_eq!(after["metadata"]["resourceVersion"], foreign["metadata"]["resourceVersion"]);
     send(&client, Method::DELETE, &path, &Value::Null).await.unwrap();
-    let groups = world.mirror_of(&[VOLCANO_GROUPS]).await.namespace("volcano");
+    let groups = cluster.mirror_of(&[VOLCANO_GROUPS]).await.namespace("volcano");
     groups
         .until_is("every gang has its group", |state| {
             let ours = |name: &str| {
@@ -241,10 +241,10 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn another_default_is_for_new_pods_and_the_set_says_so() {
-    let world = world();
-    world.install(&foreign_crds::kai());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = cluster();
+    cluster.install(&foreign_crds::kai());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let namespace = mirror.new_namespace("moved").await;
     let mut set = sets::small("x");
     set["metadata"]["labels"] = json!({ "kai.scheduler/queue": "test" });
@@ -253,7 +253,7 @@ async fn another_default_is_for_new_pods_and_the_set_says_so() {
     let before = namespace.names(PODS);
     operator.stop().await;
 
-    let operator = world.operator(setup(PROFILES)).await;
+    let operator = cluster.operator(setup(PROFILES)).await;
     let limited = |says: &'static str| {
         let namespace = namespace.clone();
         async move {
@@ -267,7 +267,7 @@ async fn another_default_is_for_new_pods_and_the_set_says_so() {
         }
     };
     limited("5 of \"default-scheduler\"").await;
-    let groups = world.mirror_of(&[KAI_GROUPS]).await.namespace("moved");
+    let groups = cluster.mirror_of(&[KAI_GROUPS]).await.namespace("moved");
     groups.until_is("KAI is told", |state| state.of(KAI_GROUPS).len() == 2).await;
     assert_eq!(namespace.names(PODS), before, "pods stay");
 

@@ -8,21 +8,21 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_runtime::clock::Clock;
 use grove_runtime::rng::Rng;
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::fixture::health;
+use grove_testbed::invariants::{delete_is_justified, is_ready, not_converged};
+use grove_testbed::kinds::{CLIQUES, EVENTS, GROUPS, Kind, PODS, SETS};
+use grove_testbed::mirror::{Mirror, Namespace, State, condition, name_of, send, text};
+use grove_testbed::operator::{OPERATOR, Operator, Setup};
+use grove_testbed::sets;
 use http::Method;
 use serde_json::{Value, json};
-use support::bench::health;
-use support::judge::{had_reason, is_ready, unsettled};
-use support::kinds::{CLIQUES, EVENTS, GROUPS, Kind, PODS, SETS};
-use support::mirror::{Mirror, Namespace, State, condition, name_of, send, text};
-use support::{Operator, Setup, World, sets};
 use tokio::task::JoinSet;
 use xtask::cluster::Kube;
 
@@ -50,7 +50,7 @@ async fn insist(namespace: &Namespace, kind: Kind, name: &str, patch: &Value) {
             clock.sleep(Duration::from_millis(50)).await;
         }
     };
-    clock.timeout(support::DEADLINE, accepted).await.expect("a change is accepted");
+    clock.timeout(grove_testbed::DEADLINE, accepted).await.expect("a change is accepted");
 }
 
 async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: u64) {
@@ -115,7 +115,7 @@ async fn replace_node(namespace: &Namespace, lost: Option<Value>) {
             clock.sleep(Duration::from_millis(50)).await;
         }
     };
-    clock.timeout(support::DEADLINE, is_there).await.expect("the node has a kubelet");
+    clock.timeout(grove_testbed::DEADLINE, is_there).await.expect("the node has a kubelet");
     let bound = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", name_of(&lost));
     let bound = send(client, Method::GET, &bound, &Value::Null).await.unwrap();
     for pod in bound["items"].as_array().unwrap() {
@@ -184,7 +184,7 @@ async fn sequence(namespaces: Arc<Vec<Namespace>>, number: usize, rng: Rng) -> V
 async fn until_at_rest(namespace: &Namespace) {
     let at_rest = |state: &State| {
         let all: Vec<&Value> = state.objects.values().map(|one| &**one).collect();
-        unsettled(&all).is_none() && state.is_complete()
+        not_converged(&all).is_none() && state.is_complete()
     };
     namespace.until_is("everything is at rest", at_rest).await;
 }
@@ -219,7 +219,11 @@ fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<Stri
         if is_judged && (is_gone || !goes.is_empty()) && judged.insert(uid.clone()) {
             let at = goes.parse().unwrap_or_else(|_| Clock::system().wall());
             let had_reason = moments.iter().rev().any(|moment| {
-                had_reason(&object, &moment.iter().map(|one| &**one).collect::<Vec<_>>(), at)
+                delete_is_justified(
+                    &object,
+                    &moment.iter().map(|one| &**one).collect::<Vec<_>>(),
+                    at,
+                )
             });
             let name = &namespace.name;
             let owner = &object["metadata"]["ownerReferences"][0]["uid"];
@@ -266,9 +270,9 @@ async fn deploy(mirror: &Mirror, seed: u64) -> Namespace {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn twenty_random_sequences_under_kills_come_to_rest() {
-    let world = World::full(Kube::default());
-    let mut operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let mut operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     let kills = Rng::seeded(99);
     let mut judged = 0;
     for first in (0..SEQUENCES).step_by(usize::try_from(AT_ONCE).unwrap()) {
@@ -287,7 +291,7 @@ async fn twenty_random_sequences_under_kills_come_to_rest() {
         let (mut deleted, mut by_users) = (BTreeSet::new(), Vec::new());
         while !running.is_empty() {
             deleted.extend(kill(operator, &kills).await);
-            operator = world.operator(AGAIN).await;
+            operator = cluster.operator(AGAIN).await;
             while let Some(ended) = running.try_join_next() {
                 by_users.extend(ended.unwrap());
             }

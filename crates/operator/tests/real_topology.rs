@@ -8,13 +8,12 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
 use grove_api::testkit::foreign_crds;
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::kinds::{CLUSTER_TOPOLOGIES, EVENTS, KAI_TOPOLOGIES, TOPOLOGY_BINDINGS};
+use grove_testbed::mirror::{Namespace, condition, text};
+use grove_testbed::operator::{OPERATOR, Setup};
 use serde_json::{Value, json};
-use support::kinds::{CLUSTER_TOPOLOGIES, EVENTS, KAI_TOPOLOGIES, TOPOLOGY_BINDINGS};
-use support::mirror::{Namespace, condition, text};
-use support::{Setup, World};
 use xtask::cluster::Kube;
 
 const KAI_ROLE: &str = include_str!("../../../deploy/schedulers/kai.yaml");
@@ -25,9 +24,9 @@ fn setup() -> Setup<'static> {
     Setup { configuration: PROFILES, ..Setup::default() }
 }
 
-fn with_role(world: World) -> World {
-    world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], KAI_ROLE).unwrap();
-    world
+fn with_role(cluster: TestCluster) -> TestCluster {
+    cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], KAI_ROLE).unwrap();
+    cluster
 }
 
 /// Domains and keys of levels.
@@ -104,10 +103,10 @@ async fn until_levels(kai: &Namespace, name: &str, wanted: &[&str], not: &str) -
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn kai_has_the_topology_of_every_binding_whatever_happens_to_it() {
-    let world = with_role(World::full(Kube::default()));
-    let operator = world.operator(setup()).await;
-    let bindings = world.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
-    let events = world.mirror_of(&[EVENTS]).await.namespace("default");
+    let cluster = with_role(TestCluster::full(&OPERATOR, Kube::default()));
+    let operator = cluster.operator(setup()).await;
+    let bindings = cluster.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
+    let events = cluster.mirror_of(&[EVENTS]).await.namespace("default");
     let created = binding("dc", &[("zone", "topo/zone"), ("rack", "topo/rack")]);
     let created = bindings.create(TOPOLOGY_BINDINGS, &created).await;
 
@@ -117,8 +116,8 @@ async fn kai_has_the_topology_of_every_binding_whatever_happens_to_it() {
     assert_eq!(status["observedGeneration"], Value::Null);
 
     // Installed later, without a restart.
-    world.install(&foreign_crds::kai());
-    let kai = world.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
+    cluster.install(&foreign_crds::kai());
+    let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     let first = until_levels(&kai, "dc", &["topo/zone", "topo/rack"], "").await;
     until_drift(&bindings, "dc", IN_SYNC, "").await;
     let topology = kai.object(KAI_TOPOLOGIES, "dc");
@@ -190,16 +189,16 @@ async fn somebody_takes_the_name(bindings: &Namespace, kai: &Namespace, ours: &s
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_topology_that_is_there_before_the_operator_is_no_reason_not_to_start() {
-    let world = with_role(World::api_server());
-    world.install(&foreign_crds::kai());
-    let operator = world.operator(setup()).await;
-    let bindings = world.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
+    let cluster = with_role(TestCluster::api_server(&OPERATOR));
+    cluster.install(&foreign_crds::kai());
+    let operator = cluster.operator(setup()).await;
+    let bindings = cluster.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
     operator.stop().await;
-    let kai = world.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
+    let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     let theirs = kai.create(KAI_TOPOLOGIES, &kai_topology("dc", &["topo/rack"])).await;
     bindings.create(TOPOLOGY_BINDINGS, &binding("dc", &[("rack", "topo/rack")])).await;
 
-    let operator = world.operator(setup()).await;
+    let operator = cluster.operator(setup()).await;
     until_drift(&bindings, "dc", DRIFT, "KAI Topology dc is not owned by").await;
     assert_eq!(uid(&kai.object(KAI_TOPOLOGIES, "dc")), uid(&theirs));
 
@@ -225,11 +224,11 @@ async fn a_topology_that_is_there_before_the_operator_is_no_reason_not_to_start(
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn what_others_manage_is_compared_and_never_written() {
-    let world = with_role(World::api_server());
-    world.install(&foreign_crds::kai());
-    let operator = world.operator(setup()).await;
-    let bindings = world.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
-    let kai = world.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
+    let cluster = with_role(TestCluster::api_server(&OPERATOR));
+    cluster.install(&foreign_crds::kai());
+    let operator = cluster.operator(setup()).await;
+    let bindings = cluster.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
+    let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     let of = [("zone", "topo/zone"), ("rack", "topo/rack")];
     let external = referring("dc", &of, "kai-scheduler", "theirs");
     bindings.create(TOPOLOGY_BINDINGS, &external).await;
@@ -271,11 +270,11 @@ async fn what_others_manage_is_compared_and_never_written() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn the_managed_topology_is_emitted_from_the_broadest_level_to_the_narrowest() {
-    let world = with_role(World::api_server());
-    world.install(&foreign_crds::kai());
-    let operator = world.operator(setup()).await;
-    let topologies = world.mirror_of(&[CLUSTER_TOPOLOGIES]).await.namespace("");
-    let kai = world.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
+    let cluster = with_role(TestCluster::api_server(&OPERATOR));
+    cluster.install(&foreign_crds::kai());
+    let operator = cluster.operator(setup()).await;
+    let topologies = cluster.mirror_of(&[CLUSTER_TOPOLOGIES]).await.namespace("");
+    let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     kai.create(KAI_TOPOLOGIES, &kai_topology("grove-topology", &["theirs"])).await;
     let of = levels(&[("host", HOST), ("zone", "topo/zone"), ("rack", "topo/rack")]);
     for name in ["grove-topology", "other"] {

@@ -11,14 +11,14 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
-mod support;
-
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::devices;
+use grove_testbed::kinds::{CLAIM_TEMPLATES, PODS, SETS};
+use grove_testbed::mirror::{Mirror, send};
+use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::sets::{self, clique, group, set};
 use http::Method;
 use serde_json::{Value, json};
-use support::kinds::{CLAIM_TEMPLATES, PODS, SETS};
-use support::mirror::{Mirror, send};
-use support::sets::{self, clique, group, set};
-use support::{Setup, World, devices};
 use xtask::cluster::Kube;
 
 /// A frontend next to two copies of a group of workers.
@@ -72,17 +72,17 @@ async fn objects(mirror: &Mirror, namespace: &str, set: &Value, pods: usize) -> 
     here.until_gangs_run().await;
     let hosts = here.look(|state| state.of(PODS).len());
     assert_eq!(hosts, pods);
-    let mut picture = here.picture();
-    picture.retain(|title, _| !title.starts_with("Pod ") || title.ends_with("-0"));
-    serde_json::to_string_pretty(&picture).unwrap().replace("NAMESPACE", namespace)
+    let mut objects = here.normalized();
+    objects.retain(|title, _| !title.starts_with("Pod ") || title.ends_with("-0"));
+    serde_json::to_string_pretty(&objects).unwrap().replace("NAMESPACE", namespace)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn the_documented_examples_are_what_they_were() {
-    let world = World::full(Kube::default());
-    let operator = world.operator(Setup::default()).await;
-    let mirror = world.mirror().await;
+    let cluster = TestCluster::full(&OPERATOR, Kube::default());
+    let operator = cluster.operator(Setup::default()).await;
+    let mirror = cluster.mirror().await;
     for namespace in ["team-a", "team-b", "team-c"] {
         mirror.new_namespace(namespace).await;
     }

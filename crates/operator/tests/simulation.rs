@@ -21,13 +21,11 @@ mod cluster;
 mod errors;
 #[path = "simulation/health.rs"]
 mod health;
-#[path = "support/judge.rs"]
-mod judge;
 
 use std::collections::BTreeSet;
 
-use cluster::{BROKEN, Cluster, node_of};
-use judge::{is_ready, label};
+use cluster::{BROKEN, SimulatedCluster, node_of};
+use grove_testbed::invariants::{is_ready, label};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -67,21 +65,21 @@ fn story<T>(run: impl Future<Output = T>) -> T {
     runtime.enable_all().start_paused(true).build().unwrap().block_on(run)
 }
 
-async fn settled(nodes: &[usize], set: Value) -> Cluster {
-    let mut cluster = Cluster::new(nodes).await;
+async fn settled(nodes: &[usize], set: Value) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(nodes).await;
     cluster.create(set);
     cluster.until_settled(60).await;
     cluster.deleted.clear();
     cluster
 }
 
-fn uids(cluster: &Cluster) -> BTreeSet<String> {
+fn uids(cluster: &SimulatedCluster) -> BTreeSet<String> {
     let cliques = cluster.api.all("podcliques");
     cliques.iter().map(|one| one["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Names of what was deleted, pods by their clique.
-fn deleted(cluster: &Cluster) -> Vec<String> {
+fn deleted(cluster: &SimulatedCluster) -> Vec<String> {
     let name = |one: &Value| {
         let clique = label(one, "grove.io/podclique");
         let own = one["metadata"]["name"].as_str().unwrap();
@@ -150,7 +148,7 @@ fn a_clique_that_flaps_faster_than_the_delay_stays() {
 #[test]
 fn what_never_was_scheduled_is_left_to_the_scheduler() {
     story(async {
-        let mut cluster = Cluster::new(&[1]).await;
+        let mut cluster = SimulatedCluster::new(&[1]).await;
         cluster.create(small(1));
         cluster.run(5).await;
         let first = uids(&cluster);
@@ -211,7 +209,7 @@ fn without_a_delay_what_is_lost_starts_again_at_once_and_by_default_after_four_h
 }
 
 /// The reasons of the events about the set that are told, in order and without repetitions.
-fn told(cluster: &Cluster, reasons: &[&str]) -> Vec<String> {
+fn told(cluster: &SimulatedCluster, reasons: &[&str]) -> Vec<String> {
     let mut events = cluster.api.all("events");
     events.retain(|event| event["involvedObject"]["kind"] == "PodCliqueSet");
     let version = |event: &Value| -> u64 {
@@ -273,7 +271,7 @@ fn a_termination_is_told_from_the_breach_to_the_recovery() {
 fn a_group_that_never_was_scheduled_has_nothing_to_lose_after_an_update_either() {
     story(async {
         let cliques = [clique("a", 1, 1), clique("b", 4, 4)];
-        let mut cluster = Cluster::new(&[2]).await;
+        let mut cluster = SimulatedCluster::new(&[2]).await;
         cluster.create(set(1, &cliques, &[group("g", &["b"], 1, 1)]));
         cluster.run(20).await;
         let router = cluster.api.get("podcliques", "x-0-a").unwrap();
@@ -290,7 +288,7 @@ fn a_replica_of_a_group_goes_alone_while_the_group_keeps_its_minimum() {
     story(async {
         let set = set(2, &[clique("a", 1, 1), clique("b", 1, 1)], &[group("g", &["b"], 3, 2)]);
         let mut cluster = settled(&[100], set).await;
-        let fail = |cluster: &Cluster, clique: &str| {
+        let fail = |cluster: &SimulatedCluster, clique: &str| {
             let pods = cluster.api.all("pods");
             for pod in pods.iter().filter(|pod| label(pod, "grove.io/podclique") == clique) {
                 cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), false);
@@ -330,7 +328,7 @@ fn a_group_that_stays_down_takes_its_replica_along_once() {
         let cliques: Vec<String> =
             deleted(&cluster).into_iter().filter(|name| !name.starts_with("pod")).collect();
         assert_eq!(cliques.len(), 2, "{cliques:?}");
-        let flag = |cluster: &Cluster| {
+        let flag = |cluster: &SimulatedCluster| {
             let group = cluster.api.get("podcliquescalinggroups", "x-0-g").unwrap();
             group["status"]["conditions"].to_string().contains("GangTerminationActive")
         };
@@ -345,7 +343,7 @@ fn a_group_that_stays_down_takes_its_replica_along_once() {
 // === updates ===
 
 /// The replicas of the set that pods were deleted from, each time that it was another one.
-fn order_of_replicas(cluster: &Cluster) -> Vec<String> {
+fn order_of_replicas(cluster: &SimulatedCluster) -> Vec<String> {
     let replica = |one: &Value| label(one, "grove.io/podcliqueset-replica-index").to_owned();
     let mut order: Vec<String> = cluster.deleted.iter().map(replica).collect();
     order.dedup();
@@ -421,7 +419,7 @@ fn another_change_during_an_update_leads_to_the_newest_template() {
 fn an_update_can_be_paused_and_scaled_and_its_set_deleted() {
     story(async {
         let mut cluster = settled(&[100], set(3, &[clique("a", 2, 1)], &[])).await;
-        let pause = |cluster: &Cluster, value: Value| {
+        let pause = |cluster: &SimulatedCluster, value: Value| {
             cluster.edit_set(|set| {
                 set["metadata"]["annotations"] = json!({ "grove.io/rollout-paused": value });
             });
@@ -478,7 +476,7 @@ fn on_delete_changes_what_users_delete() {
 
 #[test]
 fn the_strategy_can_be_switched_in_the_middle_of_an_update() {
-    fn images(cluster: &Cluster) -> Vec<String> {
+    fn images(cluster: &SimulatedCluster) -> Vec<String> {
         let pods = cluster.api.all("pods");
         let image =
             |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
@@ -486,7 +484,7 @@ fn the_strategy_can_be_switched_in_the_middle_of_an_update() {
         images.sort();
         images
     }
-    fn strategy(cluster: &Cluster, name: &str) {
+    fn strategy(cluster: &SimulatedCluster, name: &str) {
         cluster.edit_set(|set| set["spec"]["updateStrategy"] = json!({ "type": name }));
     }
     story(async {
@@ -613,7 +611,7 @@ fn pods_that_never_started_do_not_keep_an_update_from_replacing_them() {
     story(async {
         let mut broken = clique("a", 2, 2);
         broken["annotations"] = json!({ BROKEN: "yes" });
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(set(2, &[broken], &[]));
         cluster.run(30).await;
         cluster.edit_set(|set| set["spec"]["template"]["cliques"][0]["annotations"] = json!({}));
@@ -628,7 +626,7 @@ fn a_pod_that_is_gone_before_it_was_seen_is_replaced() {
         cluster.edit_set(|set| set["spec"]["replicas"] = json!(2));
         // Within the moment in which they are made, whatever the operator has heard of them by then.
         let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
-        let names = |cluster: &Cluster| -> BTreeSet<String> {
+        let names = |cluster: &SimulatedCluster| -> BTreeSet<String> {
             cluster.api.all("pods").iter().map(name).collect()
         };
         let old = names(&cluster);
@@ -653,7 +651,7 @@ fn a_pod_that_is_gone_before_it_was_seen_is_replaced() {
 #[test]
 fn no_step_waits_for_a_fixed_time() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(small(2));
         let begin = cluster.now();
         cluster.until_settled(60).await;
@@ -722,7 +720,7 @@ fn events() -> impl Strategy<Value = Event> {
 
 const ROOM: usize = 12;
 
-async fn happen(cluster: &mut Cluster, event: Event) {
+async fn happen(cluster: &mut SimulatedCluster, event: Event) {
     let pods = cluster.api.all("pods");
     match event {
         Event::ScaleSet(replicas) => {
@@ -763,7 +761,7 @@ async fn happen(cluster: &mut Cluster, event: Event) {
     }
 }
 
-fn recover(cluster: &Cluster) {
+fn recover(cluster: &SimulatedCluster) {
     for pod in cluster.api.all("pods") {
         if node_of(&pod).is_some() {
             cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), true);

@@ -10,46 +10,19 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::Command;
 
-use support::{api_server, in_time};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use grove_testbed::in_time;
+use grove_testbed::program::{Program, Signal};
+use support::api_server;
 use xtask::cluster::Cluster;
 
-/// A running `lease_holder` example.
-struct Holder {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Holder {
-    fn start(cluster: &Cluster, identity: &str, mode: &[&str]) -> Self {
-        let mut child = Command::new(example("lease_holder"))
-            .arg(cluster.admin().kubeconfig())
-            .arg(identity)
-            .args(mode)
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("built by `cargo build -p grove-runtime --example lease_holder`");
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
-    }
-
-    /// Waits for the process to say this.
-    async fn says(&mut self, word: &str) {
-        in_time(word, async {
-            while self.lines.next_line().await.unwrap().expect("the process lives") != word {}
-        })
-        .await;
-    }
-
-    async fn signal(&self, signal: &str) {
-        let pid = self.child.id().unwrap().to_string();
-        let status = Command::new("kill").arg(signal).arg(pid).status().await.unwrap();
-        assert!(status.success());
-    }
+/// Starts the `lease_holder` example.
+fn holder(cluster: &Cluster, identity: &str, mode: &[&str]) -> Program {
+    // Built by `cargo build -p grove-runtime --example lease_holder`.
+    let mut command = Command::new(example("lease_holder"));
+    command.arg(cluster.admin().kubeconfig()).arg(identity).args(mode);
+    Program::reading_stdout(command)
 }
 
 /// Examples are built next to the directory of the test binaries.
@@ -96,19 +69,19 @@ fn turns(writes: &[(u64, String)]) -> Vec<&str> {
 async fn a_paused_holder_writes_nothing_after_it_wakes() {
     let cluster = api_server();
     // It has looked at the lease and is about to send.
-    let mut a = Holder::start(&cluster, "a", &["stop-in-write"]);
-    a.says("acting").await;
-    let mut b = Holder::start(&cluster, "b", &[]);
+    let mut a = holder(&cluster, "a", &["stop-in-write"]);
+    a.until_line(&["acting"]);
+    let mut b = holder(&cluster, "b", &[]);
 
-    b.says("acting").await;
-    a.signal("-CONT").await;
-    a.says("following").await;
+    b.until_line(&["acting"]);
+    a.signal(Signal::CONT);
+    a.until_line(&["following"]);
     // From here on `a` has been awake and trying all the time; `b` gets to write more.
-    b.signal("-TERM").await;
-    assert!(in_time("b stops", b.child.wait()).await.unwrap().success());
-    a.says("acting").await;
-    a.signal("-TERM").await;
-    assert!(in_time("a stops", a.child.wait()).await.unwrap().success());
+    b.signal(Signal::TERM);
+    assert!(b.wait().0.success());
+    a.until_line(&["acting"]);
+    a.signal(Signal::TERM);
+    assert!(a.wait().0.success());
 
     let writes = writers(&cluster);
     assert_eq!(turns(&writes), ["a", "b", "a"], "each acts only in its own turn");
@@ -118,9 +91,9 @@ async fn a_paused_holder_writes_nothing_after_it_wakes() {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
     let cluster = api_server();
-    let mut a = Holder::start(&cluster, "a", &[]);
-    a.says("leading").await;
-    let mut b = Holder::start(&cluster, "b", &[]);
+    let mut a = holder(&cluster, "a", &[]);
+    a.until_line(&["leading"]);
+    let mut b = holder(&cluster, "b", &[]);
 
     // Other programs may change the lease while it is held.
     for number in 0..5 {
@@ -135,13 +108,13 @@ async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
         })
         .await;
     }
-    a.child.kill().await.unwrap();
-    while let Some(line) = a.lines.next_line().await.unwrap() {
-        assert_ne!(line, "following", "an edit ended the leadership");
-    }
-    b.says("leading").await;
-    b.signal("-TERM").await;
-    assert!(in_time("b stops", b.child.wait()).await.unwrap().success());
+    a.kill();
+    let (_, lines) = a.wait();
+    let mut lines = lines.iter().skip_while(|line| *line != "leading");
+    assert!(!lines.any(|line| line == "following"), "an edit ended the leadership");
+    b.until_line(&["leading"]);
+    b.signal(Signal::TERM);
+    assert!(b.wait().0.success());
 
     let args = ["get", "lease", "contended", "-n", "default", "-o", "json"];
     let lease: serde_json::Value = serde_json::from_str(&cluster.kubectl(&args).unwrap()).unwrap();

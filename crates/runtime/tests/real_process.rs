@@ -10,7 +10,6 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use grove_runtime::cache::Caches;
@@ -23,45 +22,25 @@ use grove_runtime::view::MetaView;
 use grove_runtime::wake::by;
 use grove_runtime::watch::Selection;
 use grove_runtime::write::{Precondition, Verb, Write, WriteError, Writer};
-use http::{Method, Request};
+use grove_testbed::cluster::client_of;
+use grove_testbed::in_time;
+use grove_testbed::requests::{Requests, Sent};
+use http::Method;
 use kube::Client;
-use kube::client::{Body, ClientBuilder};
 use serde_json::json;
-use support::{CONFIG_MAPS, api_server, config, created, env, in_time};
+use support::{CONFIG_MAPS, api_server, created, env};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tower::util::MapRequestLayer;
 use xtask::cluster::Cluster;
 
-/// Method and path of every request that a client sends.
-#[derive(Clone)]
-struct Requests(Arc<watch::Sender<Vec<(Method, String)>>>);
-
-impl Requests {
-    /// A client and what it sends.
-    async fn of_client(cluster: &Cluster) -> (Client, Self) {
-        let requests = Self(Arc::new(watch::channel(Vec::new()).0));
-        let log = requests.clone();
-        let layer = MapRequestLayer::new(move |request: Request<Body>| {
-            let seen = (request.method().clone(), request.uri().path().to_owned());
-            log.0.send_modify(|all| all.push(seen));
-            request
-        });
-        let client = ClientBuilder::try_from(config(cluster.admin()).await).unwrap();
-        (client.with_layer(&layer).build(), requests)
-    }
-
-    fn since(&self, count: usize) -> Vec<(Method, String)> {
-        self.0.borrow()[count..].to_vec()
-    }
-
-    fn count(&self) -> usize {
-        self.0.borrow().len()
-    }
+/// A client and the requests that it sends.
+async fn recorded_client(cluster: &Cluster) -> (Client, Requests) {
+    let requests = Requests::default();
+    (requests.of(client_of(cluster.admin()).await), requests)
 }
 
-fn renews_lease((method, path): &(Method, String)) -> bool {
-    *method == Method::PUT && path.contains("/leases/")
+fn renews_lease(sent: &Sent) -> bool {
+    sent.method == Method::PUT && sent.path.contains("/leases/")
 }
 
 /// What a process has done so far.
@@ -144,14 +123,13 @@ async fn an_idle_process_sends_nothing_but_its_lease() {
     for index in 0..20 {
         created(&outside, "default", &format!("map-{index}")).await;
     }
-    let (client, requests) = Requests::of_client(&cluster).await;
+    let (client, requests) = recorded_client(&cluster).await;
     let (process, mut progress) = marker(client, &env, "me");
     let running = tokio::task::spawn(process.run());
 
     marked(&mut progress, 20).await;
-    let before = requests.count();
-    let mut sent = requests.0.subscribe();
-    in_time("ten renewals", sent.wait_for(|all| all.len() >= before + 10)).await.unwrap();
+    let before = requests.mark();
+    in_time("ten renewals", requests.until_mark(before + 10)).await;
 
     let since = requests.since(before);
     assert!(since.iter().all(renews_lease), "{since:?}");
@@ -160,7 +138,7 @@ async fn an_idle_process_sends_nothing_but_its_lease() {
 
     env.shutdown.start();
     in_time("the process stops", running).await.unwrap().unwrap();
-    let last = requests.0.borrow().last().cloned().unwrap();
+    let last = requests.since(0).pop().unwrap();
     assert!(renews_lease(&last), "the lease is released last: {last:?}");
 }
 
@@ -171,16 +149,15 @@ async fn a_dropped_process_leaves_nothing_and_its_standby_goes_on() {
     let outside = support::writer(support::client(&cluster).await, &env());
     created(&outside, "default", "first").await;
     let tasks_before = Handle::current().metrics().num_alive_tasks();
-    let (client, requests) = Requests::of_client(&cluster).await;
+    let (client, requests) = recorded_client(&cluster).await;
     let (leader, mut progress) = marker(client, &env(), "leader");
     marked(&mut progress, 1).await;
-    let (client, standby_requests) = Requests::of_client(&cluster).await;
+    let (client, standby_requests) = recorded_client(&cluster).await;
     let (standby, mut standby_progress) = marker(client, &env(), "standby");
-    let mut looked = standby_requests.0.subscribe();
-    in_time("the standby watches", looked.wait_for(|all| all.len() > 3)).await.unwrap();
+    in_time("the standby watches", standby_requests.until_mark(4)).await;
 
     drop(leader);
-    let sent = requests.count();
+    let sent = requests.mark();
     created(&outside, "default", "second").await;
     marked(&mut standby_progress, 2).await;
 
@@ -189,7 +166,8 @@ async fn a_dropped_process_leaves_nothing_and_its_standby_goes_on() {
     let seen = cluster.kubectl(&[&args[..], &[columns, "--no-headers"]].concat()).unwrap();
     let seen: Vec<Vec<&str>> = seen.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(seen, [["first", "leader"], ["second", "standby"]]);
-    assert_eq!(requests.since(sent), [], "the dropped process is silent");
+    let since = requests.since(sent);
+    assert!(since.is_empty(), "the dropped process is silent: {since:?}");
     drop(standby);
     // Dropped tasks go away when the executor next looks at them.
     in_time("every task is gone", async {

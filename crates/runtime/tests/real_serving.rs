@@ -27,10 +27,11 @@ use grove_runtime::resource::ObjectKey;
 use grove_runtime::serve::{ServeConfig, Server};
 use grove_runtime::tasks::Shutdown;
 use grove_runtime::write::Writer;
+use grove_testbed::in_time;
 use k8s_openapi::ByteString;
 use kube::Client;
 use serde_json::{Value, json};
-use support::{api_server, client, env, in_time, writer};
+use support::{api_server, client, env, writer};
 use tokio::sync::Semaphore;
 use xtask::cluster::Cluster;
 

@@ -21,9 +21,8 @@ use grove_runtime::store::{Presence, Store};
 use grove_runtime::view::MetaView;
 use grove_runtime::watch::{Selection, WatchConfig};
 use grove_runtime::write::{Precondition, Writer};
-use support::{
-    Mode, Proxy, Watched, api_server, client, client_through, created, delete, in_time, update,
-};
+use grove_testbed::in_time;
+use support::{Mode, Proxy, Watched, api_server, client, client_through, created, delete, update};
 
 /// Creates, changes and deletes config maps `prefix-0…`; the odd ones stay. The last version made.
 async fn churn(writer: &Writer, prefix: &str, count: usize) -> u64 {
@@ -190,7 +189,7 @@ async fn a_forbidden_kind_is_kept_and_a_removed_one_is_emptied() {
         cluster.kubectl(&ready).unwrap();
     };
     let user = cluster.user("watcher", &[]).unwrap();
-    let client = grove_runtime::client::client(support::config(&user).await, "test").unwrap();
+    let client = grove_testbed::cluster::client_of(&user).await;
     let config = WatchConfig { server_timeout: Duration::from_secs(2), ..WatchConfig::default() };
     let env = support::env();
     let mut process = Process::new(env.clone(), Duration::from_secs(1));

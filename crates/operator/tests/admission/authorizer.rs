@@ -4,10 +4,10 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::support::kinds::{
+use grove_testbed::kinds::{
     ACCOUNTS, AUTOSCALERS, BINDINGS, CLIQUES, GANGS, GROUPS, Kind, PODS, ROLES, SECRETS, SERVICES,
 };
-use crate::support::mirror::{name_of, send};
+use grove_testbed::mirror::{name_of, send};
 
 use super::NAMESPACE;
 
@@ -57,7 +57,7 @@ pub(crate) async fn denied_acts(client: &Client, acts: &[Act]) -> Vec<String> {
         }
     };
     let clock = grove_runtime::clock::Clock::system();
-    let pod = clock.timeout(crate::support::DEADLINE, released).await.expect("a gate is lifted");
+    let pod = clock.timeout(grove_testbed::DEADLINE, released).await.expect("a gate is lifted");
     let mut denied = Vec::new();
     for act in acts {
         let (method, path, body) = match act {

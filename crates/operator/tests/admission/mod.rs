@@ -9,8 +9,8 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::support::kinds::SETS;
-use crate::support::mirror::{name_of, send};
+use grove_testbed::kinds::SETS;
+use grove_testbed::mirror::{name_of, send};
 
 pub(crate) const NAMESPACE: &str = "default";
 

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
-use crate::support::kinds::PODS;
-use crate::support::mirror::send;
+use grove_testbed::kinds::PODS;
+use grove_testbed::mirror::send;
 
 /// The same cases that the rules have without a cluster.
 const CASES: &str = include_str!("../../../core/src/admission/pod_spec/cases.yaml");

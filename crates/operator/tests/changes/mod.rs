@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::support::bench::health;
-use crate::support::kinds::{CLIQUES, EVENTS, GANGS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
-use crate::support::mirror::{Namespace, State, condition, name_of, text};
-use crate::support::sets::{clique, new_image};
+use grove_testbed::fixture::health;
+use grove_testbed::kinds::{CLIQUES, EVENTS, GANGS, KAI_GROUPS, KUBE_GROUPS, Kind, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, name_of, text};
+use grove_testbed::sets::{clique, new_image};
 
 /// Gives all cliques of a set another template.
 async fn set_image(namespace: &Namespace, set: &str, image: &str) {

@@ -11,11 +11,13 @@ use super::{
     assert_groups_stayed, deleted_since, fail, is_ready, mark, placed, scheduler_groups,
     set_health, set_image, uid_of, uids_of_cliques, until_breached, until_told,
 };
-use crate::support::bench::{Bench, rules};
-use crate::support::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, PODS, SERVICES, SETS};
-use crate::support::mirror::{Namespace, State, condition, is_initialized, text};
-use crate::support::sets::{clique, group, set, with_replicas};
-use crate::support::{Operator, Setup, World};
+use grove_testbed::cluster::TestCluster;
+use grove_testbed::fixture::Fixture;
+use grove_testbed::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, PODS, SERVICES, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, is_initialized, text};
+use grove_testbed::operator::{Operator, Setup};
+use grove_testbed::rules;
+use grove_testbed::sets::{clique, group, set, with_replicas};
 
 rules! {
     "what lost its minimum starts again after the delay, and once": lost,
@@ -71,8 +73,8 @@ async fn until_after(moment: Timestamp, seconds: i64) {
 }
 
 /// Takes the places of a node away, and the pods that had them.
-async fn lose(bench: &Bench, namespace: &Namespace, node: &str, place: &str) {
-    bench.set_places(node, place, 0).await;
+async fn lose(fixture: &Fixture, namespace: &Namespace, node: &str, place: &str) {
+    fixture.set_places(node, place, 0).await;
     let pods = namespace.look(|state| {
         let on_it = state.of(PODS).into_iter().filter(|pod| pod["spec"]["nodeName"] == node);
         on_it.map(|pod| text(&pod["metadata"]["name"]).to_owned()).collect::<Vec<_>>()
@@ -125,13 +127,13 @@ fn assert_went_once(
     }
 }
 
-async fn lost(bench: Bench, namespace: Namespace) {
+async fn lost(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
-    bench.node(&node, &place, 2).await;
+    fixture.node(&node, &place, 2).await;
     let one = impatient(set("x", &[placed("a", 2, &place), clique("b", 1)], &[]));
     namespace.create(SETS, &one).await;
-    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 4).await;
+    fixture.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 4).await;
     let (before, groups) = (uids_of_cliques(&namespace), scheduler_groups(&namespace));
     until_established(&namespace).await;
     let mark = mark(&namespace);
@@ -139,7 +141,7 @@ async fn lost(bench: Bench, namespace: Namespace) {
     // What is wrong may change, the time counts from the first.
     set_health(&namespace, "x-0-a", 1, false).await;
     let breached = until_breached(&namespace, "x-0-a").await;
-    lose(&bench, &namespace, &node, &place).await;
+    lose(&fixture, &namespace, &node, &place).await;
     for name in ["x-0-a", "x-0-b"] {
         until_made_anew(&namespace, name, &before[name]).await;
     }
@@ -164,7 +166,7 @@ async fn lost(bench: Bench, namespace: Namespace) {
     for name in ["x-0-a", "x-0-b"] {
         assert_eq!(uid_of(&namespace, CLIQUES, name), after[name]);
     }
-    bench.set_places(&node, &place, 2).await;
+    fixture.set_places(&node, &place, 2).await;
     namespace.until_complete(4).await;
     for name in ["x-0-a", "x-0-b"] {
         assert_eq!(uid_of(&namespace, CLIQUES, name), after[name]);
@@ -184,13 +186,13 @@ async fn lost(bench: Bench, namespace: Namespace) {
         .await;
 }
 
-async fn brief(bench: Bench, namespace: Namespace) {
+async fn brief(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
-    bench.node(&node, &place, 1).await;
+    fixture.node(&node, &place, 1).await;
     let cliques = [clique("a", 1), placed("b", 1, &place)];
     let one = impatient(set("x", &cliques, &[group("g", &["b"], 1, 1)]));
-    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 1).await;
+    fixture.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 1).await;
     until_established(&namespace).await;
 
     // No status is waited for: only the pods show that the group was up.
@@ -200,7 +202,7 @@ async fn brief(bench: Bench, namespace: Namespace) {
         |state: &State, clique: &str| state.pods_of(clique).values().any(|pod| is_ready(pod));
     namespace.until_is("x is up", |state| names.iter().all(|name| is_up(state, name))).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
-    lose(&bench, &namespace, &node, &place).await;
+    lose(&fixture, &namespace, &node, &place).await;
     let breached = until_breached(&namespace, "x-0-g-0-b").await;
     for name in names {
         until_made_anew(&namespace, name, &before[name]).await;
@@ -208,7 +210,7 @@ async fn brief(bench: Bench, namespace: Namespace) {
     assert_went_once(&namespace, mark, &names, (breached, DELAY));
     let after = uids_of_cliques(&namespace);
     until_witness_is_terminated(&namespace).await;
-    bench.set_places(&node, &place, 1).await;
+    fixture.set_places(&node, &place, 1).await;
     namespace.until_complete(3).await;
     for name in names {
         assert_eq!(uid_of(&namespace, CLIQUES, name), after[name], "{name}");
@@ -218,10 +220,10 @@ async fn brief(bench: Bench, namespace: Namespace) {
     until_told(&namespace, "x", &story).await;
 }
 
-async fn recovered(bench: Bench, namespace: Namespace) {
+async fn recovered(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
-    bench.node(&node, &place, 1).await;
+    fixture.node(&node, &place, 1).await;
     let named = |name: &str, clique: Value| impatient(set(name, &[clique], &[]));
     let mut starting = clique("a", 1);
     starting["annotations"] = json!({ "simulated.grove.io/never-ready": "yes" });
@@ -236,9 +238,9 @@ async fn recovered(bench: Bench, namespace: Namespace) {
     until_reached(&namespace, &["back-0-a", "witness-0-a"]).await;
     let before = uids_of_cliques(&namespace);
 
-    lose(&bench, &namespace, &node, &place).await;
+    lose(&fixture, &namespace, &node, &place).await;
     until_breached(&namespace, "back-0-a").await;
-    bench.set_places(&node, &place, 1).await;
+    fixture.set_places(&node, &place, 1).await;
     namespace.until_field(SETS, "back", "/status/availableReplicas", json!(1)).await;
     until_witness_is_terminated(&namespace).await;
     let after = uids_of_cliques(&namespace);
@@ -257,10 +259,10 @@ async fn recovered(bench: Bench, namespace: Namespace) {
     assert_eq!(breached("starting-0-a"), "False", "pods that start are on their way");
 }
 
-async fn flaps(bench: Bench, namespace: Namespace) {
+async fn flaps(fixture: Fixture, namespace: Namespace) {
     let mut one = set("x", &[clique("a", 2)], &[]);
     one["spec"]["template"]["terminationDelay"] = json!(format!("{FLAPPING_DELAY}s"));
-    bench.deploy(&namespace, &one, 2).await;
+    fixture.deploy(&namespace, &one, 2).await;
     until_established(&namespace).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
     let clock = Clock::system();
@@ -289,14 +291,14 @@ async fn flaps(bench: Bench, namespace: Namespace) {
     assert_went_once(&namespace, mark, &["x-0-a"], (breached, FLAPPING_DELAY));
 }
 
-async fn delays(bench: Bench, namespace: Namespace) {
+async fn delays(fixture: Fixture, namespace: Namespace) {
     let named = |name: &str| set(name, &[clique("a", 2)], &[]);
     let mut unset = named("unset");
     unset["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
     for set in [unset, impatient(named("longer")), impatient(named("updated"))] {
         namespace.create(SETS, &set).await;
     }
-    bench.deploy(&namespace, &impatient(named("witness")), 8).await;
+    fixture.deploy(&namespace, &impatient(named("witness")), 8).await;
     until_established(&namespace).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
     for name in ["unset-0-a", "longer-0-a", "updated-0-a"] {
@@ -341,10 +343,10 @@ async fn delays(bench: Bench, namespace: Namespace) {
         .await;
 }
 
-async fn group_replica(bench: Bench, namespace: Namespace) {
+async fn group_replica(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1)];
     let one = impatient(set("x", &cliques, &[group("g", &["b"], 3, 2)]));
-    bench.deploy(&namespace, &one, 4).await;
+    fixture.deploy(&namespace, &one, 4).await;
     until_established(&namespace).await;
     let before = uids_of_cliques(&namespace);
     let mark = mark(&namespace);
@@ -372,19 +374,19 @@ fn uids_of_the_rest(namespace: &Namespace) -> BTreeMap<String, Value> {
     })
 }
 
-async fn whole_replica(bench: Bench, namespace: Namespace) {
+async fn whole_replica(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
-    bench.node(&node, &place, 6).await;
+    fixture.node(&node, &place, 6).await;
     let cliques = [clique("a", 1), placed("b", 1, &place), clique("c", 1)];
     let groups = [group("g", &["b"], 3, 2), group("h", &["c"], 1, 1)];
     namespace.create(SETS, &with_replicas(impatient(set("x", &cliques, &groups)), 2)).await;
-    bench.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 11).await;
+    fixture.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 11).await;
     until_established(&namespace).await;
     let (before, groups) = (uids_of_cliques(&namespace), scheduler_groups(&namespace));
     let rest = uids_of_the_rest(&namespace);
     let mark = mark(&namespace);
-    bench.set_places(&node, &place, 4).await;
+    fixture.set_places(&node, &place, 4).await;
     for clique in ["x-0-g-1-b", "x-0-g-2-b"] {
         for pod in namespace.look(|state| state.pods_of(clique)).values() {
             namespace.delete(PODS, text(&pod["metadata"]["name"])).await;
@@ -403,7 +405,7 @@ async fn whole_replica(bench: Bench, namespace: Namespace) {
         condition(one, "GangTerminationInProgress")["reason"] == "GangTerminationActive"
     };
     assert!(flagged(&namespace.object(GROUPS, "x-0-g")));
-    bench.set_places(&node, &place, 6).await;
+    fixture.set_places(&node, &place, 6).await;
     namespace.until_complete(11).await;
     for name in replica {
         assert_eq!(uid_of(&namespace, CLIQUES, name), after[name], "{name}");
@@ -428,8 +430,8 @@ async fn whole_replica(bench: Bench, namespace: Namespace) {
 // === while nobody watches ===
 
 /// Sets that lose their minimum later, when everything else is over.
-pub(crate) async fn prepare_for_later(bench: &Bench) -> Namespace {
-    let namespace = bench.mirror.new_namespace("later").await;
+pub(crate) async fn prepare_for_later(fixture: &Fixture) -> Namespace {
+    let namespace = fixture.mirror.new_namespace("later").await;
     let late = impatient(set("late", &[clique("a", 1), clique("b", 1)], &[]));
     namespace.create(SETS, &late).await;
     namespace.create(SETS, &impatient(set("healed", &[clique("a", 1)], &[]))).await;
@@ -439,12 +441,12 @@ pub(crate) async fn prepare_for_later(bench: &Bench) -> Namespace {
 /// The deadline passes while the operator is down: it is met once, as soon as the next one runs, and only
 /// by what did not recover meanwhile.
 pub(crate) async fn over_the_deadline(
-    bench: &Bench,
+    fixture: &Fixture,
     namespace: Namespace,
     operator: Operator,
     setup: Setup<'_>,
 ) -> Operator {
-    let world: &World = &bench.world;
+    let cluster: &TestCluster = &fixture.cluster;
     namespace.until_complete(3).await;
     until_established(&namespace).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
@@ -458,13 +460,13 @@ pub(crate) async fn over_the_deadline(
     set_health(&namespace, "healed-0-a", 1, true).await;
     until_after(breached, DELAY).await;
     assert_eq!(uids_of_cliques(&namespace), before, "nobody is there to do it");
-    let operator = world.operator(Setup { install_crds: false, ..setup }).await;
+    let operator = cluster.operator(Setup { install_crds: false, ..setup }).await;
     let ready = operator.env.clock.wall();
     for name in ["late-0-a", "late-0-b"] {
         until_made_anew(&namespace, name, &before[name]).await;
     }
     namespace.until_complete(3).await;
-    world.settled(&bench.mirror).await;
+    cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(uid_of(&namespace, CLIQUES, "healed-0-a"), before["healed-0-a"]);
     let deleted = namespace.look(|state| deleted_since(state, CLIQUES, mark));
     assert_eq!(deleted.len(), 2, "each once");

@@ -10,10 +10,11 @@ use super::{
     mark, placed, pods_since, scheduler_groups, set_health, set_image, uid_of, uids_of_cliques,
     until_breached, until_told, until_updated,
 };
-use crate::support::bench::{Bench, rules, scale};
-use crate::support::kinds::{CLIQUES, GROUPS, PODS, SETS};
-use crate::support::mirror::{Namespace, State, name_of, text};
-use crate::support::sets::{clique, clique_with_min, group, new_image, set, small, with_replicas};
+use grove_testbed::fixture::{Fixture, scale};
+use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, name_of, text};
+use grove_testbed::rules;
+use grove_testbed::sets::{clique, clique_with_min, group, new_image, set, small, with_replicas};
 
 rules! {
     "replicas are updated one by one, pod by pod, never below the floor": one_by_one,
@@ -33,9 +34,9 @@ rules! {
 
 /// A set beside the others that is made and updated now: whatever had to follow from what happened before
 /// has followed by then.
-async fn until_witness_is_updated(bench: &Bench, beside: &Namespace) {
-    let witness = bench.mirror.new_namespace(&format!("{}-witness", beside.name)).await;
-    bench.deploy(&witness, &set("x", &[clique("a", 1)], &[]), 1).await;
+async fn until_witness_is_updated(fixture: &Fixture, beside: &Namespace) {
+    let witness = fixture.mirror.new_namespace(&format!("{}-witness", beside.name)).await;
+    fixture.deploy(&witness, &set("x", &[clique("a", 1)], &[]), 1).await;
     set_image(&witness, "x", "new").await;
     until_updated(&witness, "x", "new", 1).await;
 }
@@ -44,9 +45,9 @@ fn replica(object: &Value) -> &str {
     text(&object["metadata"]["labels"]["grove.io/podcliqueset-replica-index"])
 }
 
-async fn one_by_one(bench: Bench, namespace: Namespace) {
+async fn one_by_one(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique_with_min("b", 2, 1), clique("c", 1)];
-    bench.deploy(&namespace, &with_replicas(set("x", &cliques, &[]), 4), 20).await;
+    fixture.deploy(&namespace, &with_replicas(set("x", &cliques, &[]), 4), 20).await;
     let (groups, cliques) = (scheduler_groups(&namespace), uids_of_cliques(&namespace));
     let mark = mark(&namespace);
 
@@ -111,11 +112,11 @@ fn assert_oldest_first(deleted: &[Arc<Value>]) {
     }
 }
 
-async fn turns(bench: Bench, namespace: Namespace) {
+async fn turns(fixture: Fixture, namespace: Namespace) {
     let place = format!("test.grove.io/{}", namespace.name);
-    bench.node(&namespace.name, &place, 6).await;
+    fixture.node(&namespace.name, &place, 6).await;
     let one = with_replicas(set("x", &[placed("a", 2, &place)], &[]), 3);
-    bench.deploy(&namespace, &one, 6).await;
+    fixture.deploy(&namespace, &one, 6).await;
     scale(&namespace, SETS, "x", 4).await;
     namespace.until_field(CLIQUES, "x-3-a", "/status/replicas", json!(2)).await;
     set_health(&namespace, "x-2-a", 1, false).await;
@@ -155,10 +156,10 @@ fn group_replicas_gone(state: &State, mark: usize) -> Vec<String> {
     deleted.iter().map(|one| text(&one["metadata"]["labels"][label]).to_owned()).collect()
 }
 
-async fn groups(bench: Bench, namespace: Namespace) {
+async fn groups(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
     let one = set("x", &cliques, &[group("decode", &["leader", "worker"], 3, 1)]);
-    bench.deploy(&namespace, &one, 7).await;
+    fixture.deploy(&namespace, &one, 7).await;
     let (gangs, router) = (scheduler_groups(&namespace), uid_of(&namespace, CLIQUES, "x-0-router"));
     fail(&namespace, "x-0-decode-2-worker").await;
     until_breached(&namespace, "x-0-decode-2-worker").await;
@@ -195,7 +196,7 @@ async fn groups(bench: Bench, namespace: Namespace) {
                 && !group_replicas_gone(state, second).is_empty()
         })
         .await;
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     assert_eq!(namespace.look(|state| group_replicas_gone(state, second)), ["0", "0"]);
     namespace.patch(SETS, "x", annotate(json!({}))).await;
     until_updated(&namespace, "x", "new", 7).await;
@@ -207,9 +208,9 @@ async fn groups(bench: Bench, namespace: Namespace) {
     assert_eq!(scheduler_groups(&namespace), gangs);
 }
 
-async fn broken(bench: Bench, namespace: Namespace) {
+async fn broken(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
-    bench.deploy(&namespace, &one, 6).await;
+    fixture.deploy(&namespace, &one, 6).await;
     let mark = mark(&namespace);
     let annotate = |value: Value| {
         json!([{ "op": "add", "path": "/spec/template/cliques/0/annotations",
@@ -222,7 +223,7 @@ async fn broken(bench: Bench, namespace: Namespace) {
     };
     let new = |state: &State| state.of(PODS).iter().any(|pod| is_new(pod));
     namespace.until_is("a pod has the new template", new).await;
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     namespace.look(|state| {
         assert_eq!(state.of(PODS).iter().filter(|pod| is_ready(pod)).count(), 5);
         assert_eq!(deleted_since(state, PODS, mark).len(), 1);
@@ -236,9 +237,9 @@ async fn broken(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.look(|state| deleted_since(state, PODS, mark).len()), 2);
 }
 
-async fn twice(bench: Bench, namespace: Namespace) {
+async fn twice(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
-    bench.deploy(&namespace, &one, 6).await;
+    fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "one").await;
     namespace
         .until_field(SETS, "x", "/status/updateProgress/currentlyUpdating/0/replicaIndex", json!(1))
@@ -259,9 +260,9 @@ async fn twice(bench: Bench, namespace: Namespace) {
     });
 }
 
-async fn scaled(bench: Bench, namespace: Namespace) {
+async fn scaled(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
-    bench.deploy(&namespace, &one, 6).await;
+    fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "new").await;
     scale(&namespace, SETS, "x", 5).await;
     until_updated(&namespace, "x", "new", 10).await;
@@ -271,25 +272,25 @@ async fn scaled(bench: Bench, namespace: Namespace) {
     until_updated(&namespace, "x", "newer", 5).await;
 }
 
-async fn made_later(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn made_later(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     set_image(&namespace, "x", "new").await;
     until_updated(&namespace, "x", "new", 5).await;
     let mark = mark(&namespace);
     scale(&namespace, SETS, "x", 3).await;
     scale(&namespace, GROUPS, "x-0-decode", 3).await;
     until_updated(&namespace, "x", "new", 17).await;
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     namespace.look(|state| {
         assert_eq!(deleted_since(state, PODS, mark).len(), 0);
         assert_eq!(deleted_since(state, CLIQUES, mark).len(), 0);
     });
 }
 
-async fn on_delete(bench: Bench, namespace: Namespace) {
+async fn on_delete(fixture: Fixture, namespace: Namespace) {
     let mut one = small("x");
     one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
-    bench.deploy(&namespace, &one, 5).await;
+    fixture.deploy(&namespace, &one, 5).await;
     let ended = |kind| {
         let ended = |one: &Value| !one["status"]["updateProgress"]["updateEndedAt"].is_null();
         namespace.look(|state| state.of(kind).into_iter().all(|one| ended(one)))
@@ -302,7 +303,7 @@ async fn on_delete(bench: Bench, namespace: Namespace) {
     for name in cliques.keys() {
         namespace.until_field(CLIQUES, name, image, json!("new")).await;
     }
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     namespace.until_field(SETS, "x", "/status/updatedReplicas", json!(0)).await;
     namespace.look(|state| {
         let status = &state.get(SETS, "x").unwrap()["status"];
@@ -321,8 +322,8 @@ async fn on_delete(bench: Bench, namespace: Namespace) {
     assert_eq!(uids_of_cliques(&namespace), cliques);
 }
 
-async fn switched(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+async fn switched(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     let strategy = |name: &str| json!({ "spec": { "updateStrategy": { "type": name } } });
     let begin = mark(&namespace);
     set_image(&namespace, "x", "new").await;
@@ -343,7 +344,7 @@ async fn switched(bench: Bench, namespace: Namespace) {
         .await;
     let stopped = mark(&namespace);
     namespace.patch(SETS, "x", strategy("RollingRecreate")).await;
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     namespace.look(|state| {
         // The second replica had no turn.
         let old = |pod: &Value| pod["spec"]["containers"][0]["image"] == "busybox";
@@ -356,14 +357,14 @@ async fn switched(bench: Bench, namespace: Namespace) {
     until_updated(&namespace, "x", "newer", 10).await;
 }
 
-async fn paused(bench: Bench, namespace: Namespace) {
+async fn paused(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 2);
-    bench.deploy(&namespace, &one, 4).await;
+    fixture.deploy(&namespace, &one, 4).await;
     let pause = |value: Value| json!({ "metadata": { "annotations": { "grove.io/rollout-paused": value } } });
     let mark = mark(&namespace);
     namespace.patch(SETS, "x", pause(json!("true"))).await;
     set_image(&namespace, "x", "new").await;
-    until_witness_is_updated(&bench, &namespace).await;
+    until_witness_is_updated(&fixture, &namespace).await;
     assert_eq!(namespace.look(|state| deleted_since(state, PODS, mark).len()), 0);
     let stored = namespace.object(CLIQUES, "x-0-a");
     assert_eq!(stored["spec"]["podSpec"]["containers"][0]["image"], "busybox");
@@ -371,8 +372,8 @@ async fn paused(bench: Bench, namespace: Namespace) {
     until_updated(&namespace, "x", "new", 4).await;
 }
 
-async fn deleted(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+async fn deleted(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     set_image(&namespace, "x", "new").await;
     let started = "/status/updateProgress/currentlyUpdating/0/replicaIndex";
     namespace.until_field(SETS, "x", started, json!(0)).await;
@@ -380,11 +381,11 @@ async fn deleted(bench: Bench, namespace: Namespace) {
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
-async fn not_hashed(bench: Bench, namespace: Namespace) {
+async fn not_hashed(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique_with_min("b", 2, 1)];
     let mut one = set("x", &cliques, &[]);
     one["spec"]["template"]["cliques"][1]["labels"] = json!({ "role": "other" });
-    bench.deploy(&namespace, &one, 3).await;
+    fixture.deploy(&namespace, &one, 3).await;
     let hash = || namespace.object(SETS, "x")["status"]["currentGenerationHash"].clone();
     let (before, mark) = (hash(), mark(&namespace));
     let patch = json!({
@@ -407,9 +408,9 @@ async fn not_hashed(bench: Bench, namespace: Namespace) {
     });
 }
 
-async fn told(bench: Bench, namespace: Namespace) {
+async fn told(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique("a", 1), clique("b", 1)], &[]), 2);
-    bench.deploy(&namespace, &one, 4).await;
+    fixture.deploy(&namespace, &one, 4).await;
     let progress = || namespace.object(SETS, "x")["status"]["updateProgress"].clone();
     assert_eq!(progress(), Value::Null, "the first template is no update");
     let mark = mark(&namespace);

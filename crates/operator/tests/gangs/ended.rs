@@ -3,19 +3,20 @@
 use serde_json::{Value, json};
 
 use super::uid;
-use crate::support::bench::{Bench, pod, rules};
-use crate::support::kinds::PODS;
-use crate::support::mirror::{Namespace, name_of, text};
-use crate::support::sets::{clique, set};
+use grove_testbed::fixture::{Fixture, pod};
+use grove_testbed::kinds::PODS;
+use grove_testbed::mirror::{Namespace, name_of, text};
+use grove_testbed::rules;
+use grove_testbed::sets::{clique, set};
 
 rules! {
     "a lost pod is replaced though others have ended well": ended,
 }
 
 /// Pods that ended well are not replaced and not counted by the scheduler; a lost one is placed all the same.
-async fn ended(bench: Bench, namespace: Namespace) {
+async fn ended(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique("b", 3)];
-    bench.deploy(&namespace, &set("x", &cliques, &[]), 5).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[]), 5).await;
     for (clique, index) in [("x-0-a", 0), ("x-0-a", 1), ("x-0-b", 0), ("x-0-b", 1)] {
         let done = json!({ "status": { "phase": "Succeeded" } });
         let name = name_of(&pod(&namespace, clique, index));

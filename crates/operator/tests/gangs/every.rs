@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Room, bound, ever_bound, groups_of, is_refused, uid, until_bound, until_refused};
-use crate::support::bench::{Bench, pod, release, rules, scale};
-use crate::support::kinds::{CLIQUES, PODS, SETS};
-use crate::support::mirror::{Namespace, State, condition, name_of, text};
-use crate::support::sets::{clique, group, new_image, set, with_replicas};
+use grove_testbed::fixture::{Fixture, pod, release, scale};
+use grove_testbed::kinds::{CLIQUES, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, name_of, text};
+use grove_testbed::rules;
+use grove_testbed::sets::{clique, group, new_image, set, with_replicas};
 
 rules! {
     "a gang of cliques and a group is placed whole, and scaled gangs apart": whole,
@@ -16,8 +17,8 @@ rules! {
     "a gang that is made anew waits for the last of its former pods": anew,
 }
 
-async fn whole(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 3).await;
+async fn whole(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 3).await;
     let cliques =
         [room.clique("router", 1, 1), room.clique("leader", 1, 1), room.clique("worker", 3, 2)];
     let groups = [group("decode", &["leader", "worker"], 2, 1)];
@@ -61,7 +62,7 @@ async fn whole(bench: Bench, namespace: Namespace) {
 }
 
 /// How many pods of each clique are among the first four that were placed.
-fn first_bound(state: &crate::support::mirror::State, cliques: &[&str; 3]) -> [usize; 3] {
+fn first_bound(state: &grove_testbed::mirror::State, cliques: &[&str; 3]) -> [usize; 3] {
     let mut seen = std::collections::BTreeSet::new();
     let mut counts = [0; 3];
     for (_, pod) in state.history.iter().filter(|(kind, _)| *kind == PODS) {
@@ -77,16 +78,16 @@ fn first_bound(state: &crate::support::mirror::State, cliques: &[&str; 3]) -> [u
     counts
 }
 
-async fn ten(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 10).await;
+async fn ten(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 10).await;
     let set = set("x", &[room.clique("a", 1, 1), room.clique("b", 1, 1)], &[]);
     namespace.create(SETS, &with_replicas(set, 10)).await;
     let replica = |index: usize| [format!("x-{index}-a"), format!("x-{index}-b")];
-    let placed = |state: &crate::support::mirror::State, number: usize| {
+    let placed = |state: &grove_testbed::mirror::State, number: usize| {
         let has = |index: &usize| replica(*index).iter().all(|one| bound(state, one) == number);
         (0..10).filter(has).count()
     };
-    let refused = |state: &crate::support::mirror::State| {
+    let refused = |state: &grove_testbed::mirror::State| {
         let is = |index: &usize| {
             is_refused(state, &format!("x-{index}"))
                 || replica(*index).iter().all(|group| is_refused(state, group))
@@ -101,8 +102,8 @@ async fn ten(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.look(|state| placed(state, 0)), 5, "the others have nothing at all");
 }
 
-async fn surplus(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 2).await;
+async fn surplus(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 2).await;
     // Whoever is placed first could take all the room.
     let cliques = [room.clique("a", 3, 1), room.clique("b", 3, 1)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -124,8 +125,8 @@ async fn surplus(bench: Bench, namespace: Namespace) {
     }
 }
 
-async fn replaced(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 2).await;
+async fn replaced(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 2).await;
     let cliques = [room.clique("a", 1, 1), room.clique("b", 2, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
     namespace.until_is("the pods are there", |state| state.pods_of("x-0-b").len() == 2).await;
@@ -149,10 +150,10 @@ async fn replaced(bench: Bench, namespace: Namespace) {
 
 /// An update makes the gang of the second group replica anew, and one of its pods does not go. The
 /// scheduler would count that pod, and place new ones before all of them are there.
-async fn anew(bench: Bench, namespace: Namespace) {
+async fn anew(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 2)];
     let set = set("x", &cliques, &[group("g", &["leader", "worker"], 2, 1)]);
-    bench.deploy(&namespace, &set, 7).await;
+    fixture.deploy(&namespace, &set, 7).await;
     let members = ["x-0-g-1-leader", "x-0-g-1-worker"];
     let former = pod(&namespace, members[1], 0);
     let (former, name) = (uid(&former).to_owned(), name_of(&former));

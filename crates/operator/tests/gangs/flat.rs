@@ -3,18 +3,19 @@
 use serde_json::json;
 
 use super::{Room, uid, until_bound};
-use crate::support::bench::{Bench, pod, rules};
-use crate::support::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS, SETS};
-use crate::support::mirror::{Namespace, text};
-use crate::support::sets::set;
+use grove_testbed::fixture::{Fixture, pod};
+use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS, SETS};
+use grove_testbed::mirror::{Namespace, text};
+use grove_testbed::rules;
+use grove_testbed::sets::set;
 
 rules! {
     "one group has the minima, and another one all further pods": split,
     "a required level that one group cannot have is refused": refused,
 }
 
-async fn split(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 8).await;
+async fn split(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 8).await;
     let cliques = [room.clique("a", 1, 1), room.clique("b", 4, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
     until_bound(&namespace, &[("x-0-a", 1), ("x-0-b", 4)]).await;
@@ -41,8 +42,8 @@ async fn split(bench: Bench, namespace: Namespace) {
     assert_eq!(group("x-0-b", 1), "x-0");
 }
 
-async fn refused(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 1).await;
+async fn refused(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 1).await;
     let mut cliques = [room.clique("a", 1, 1), room.clique("b", 1, 1)];
     cliques[1]["topologyConstraint"] = json!({ "packDomain": "rack" });
     let refused = namespace.try_create(SETS, &set("x", &cliques, &[])).await.unwrap_err();

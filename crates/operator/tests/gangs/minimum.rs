@@ -4,11 +4,11 @@
 use serde_json::json;
 
 use super::uid;
-use crate::support::bench::{Bench, pod};
-use crate::support::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, KUBE_WORKLOADS, PODS, SETS};
-use crate::support::mirror::{condition, text};
-use crate::support::sets::{clique_with_min, set};
-use crate::support::{Operator, Setup};
+use grove_testbed::fixture::{Fixture, pod};
+use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, KUBE_WORKLOADS, PODS, SETS};
+use grove_testbed::mirror::{condition, text};
+use grove_testbed::operator::{Operator, Setup};
+use grove_testbed::sets::{clique_with_min, set};
 
 const WEBHOOKS: [&str; 2] = [
     "validatingwebhookconfigurations/podcliqueset-validating-webhook-outside",
@@ -18,23 +18,23 @@ const WEBHOOKS: [&str; 2] = [
 /// Turns gangs off and on again, and lowers a minimum while nobody looks. A gang that began without groups
 /// goes on without. Where groups can be changed, they and their templates follow the minimum; else the set
 /// says so. Stops the operator.
-pub(crate) async fn changed(bench: &Bench, operator: Operator) {
-    let namespace = bench.mirror.new_namespace("minimum").await;
+pub(crate) async fn changed(fixture: &Fixture, operator: Operator) {
+    let namespace = fixture.mirror.new_namespace("minimum").await;
     let cliques = [clique_with_min("a", 1, 1), clique_with_min("b", 3, 3)];
-    bench.deploy(&namespace, &set("x", &cliques, &[]), 4).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[]), 4).await;
     operator.stop().await;
-    let without = bench.world.operator(Setup::default()).await;
-    let plain = bench.mirror.new_namespace("plain").await;
-    bench.deploy(&plain, &set("x", &cliques, &[]), 4).await;
+    let without = fixture.cluster.operator(Setup::default()).await;
+    let plain = fixture.mirror.new_namespace("plain").await;
+    fixture.deploy(&plain, &set("x", &cliques, &[]), 4).await;
     without.stop().await;
     for webhook in WEBHOOKS {
-        bench.world.cluster.kubectl(&["delete", webhook]).unwrap();
+        fixture.cluster.control_plane.kubectl(&["delete", webhook]).unwrap();
     }
     let lower = json!([{
         "op": "replace", "path": "/spec/template/cliques/1/spec/minAvailable", "value": 2,
     }]);
     namespace.patch(SETS, "x", lower).await;
-    let operator = bench.world.operator(crate::setup()).await;
+    let operator = fixture.cluster.operator(crate::setup()).await;
 
     let flat = namespace.look(|state| state.get(KUBE_GROUPS, "x-0").is_some());
     let old = namespace.look(|state| !state.of(KUBE_GROUPS_1_36).is_empty());

@@ -10,26 +10,26 @@ pub(crate) mod tree;
 
 use serde_json::{Value, json};
 
-use crate::support::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS};
-use crate::support::mirror::{Namespace, State, text};
-use crate::support::{bench::Bench, sets};
+use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS};
+use grove_testbed::mirror::{Namespace, State, text};
+use grove_testbed::{fixture::Fixture, sets};
 
 /// Places for the pods of one case.
 struct Room {
-    bench: Bench,
+    fixture: Fixture,
     place: String,
 }
 
 impl Room {
-    async fn new(bench: Bench, namespace: &Namespace, places: u32) -> Self {
-        let room = Self { bench, place: format!("grove.test/{}", namespace.name) };
-        room.bench.node(&namespace.name, &room.place, places).await;
+    async fn new(fixture: Fixture, namespace: &Namespace, places: u32) -> Self {
+        let room = Self { fixture, place: format!("grove.test/{}", namespace.name) };
+        room.fixture.node(&namespace.name, &room.place, places).await;
         room
     }
 
     /// Another number of places.
     async fn resize(&self, namespace: &Namespace, places: u32) {
-        self.bench.set_places(&namespace.name, &self.place, places).await;
+        self.fixture.set_places(&namespace.name, &self.place, places).await;
     }
 
     /// A clique whose pods take a place each.

@@ -3,23 +3,23 @@
 use serde_json::Value;
 
 use crate::ROLE;
-use crate::support::bench::{Bench, pod};
-use crate::support::kinds::{CLIQUES, PODS, SETS};
-use crate::support::mirror::{condition, text};
-use crate::support::sets::{clique_with_min, set};
+use grove_testbed::fixture::{Fixture, pod};
+use grove_testbed::kinds::{CLIQUES, PODS, SETS};
+use grove_testbed::mirror::{condition, text};
+use grove_testbed::sets::{clique_with_min, set};
 
 /// Pods of gangs are not replaced without their group while the API server refuses the groups, and are
 /// when it serves them again. Starts an operator of its own.
-pub(crate) async fn held_back(bench: &Bench) {
-    let operator = bench.world.operator(crate::setup()).await;
-    let namespace = bench.mirror.new_namespace("refused").await;
+pub(crate) async fn held_back(fixture: &Fixture) {
+    let operator = fixture.cluster.operator(crate::setup()).await;
+    let namespace = fixture.mirror.new_namespace("refused").await;
     let cliques = [clique_with_min("a", 1, 1), clique_with_min("b", 2, 2)];
-    bench.deploy(&namespace, &set("x", &cliques, &[]), 3).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[]), 3).await;
     operator.stop().await;
     let binding = "clusterrolebindings/grove-operator-kubernetes";
-    bench.world.cluster.kubectl(&["delete", binding]).unwrap();
+    fixture.cluster.control_plane.kubectl(&["delete", binding]).unwrap();
 
-    let operator = bench.world.operator(crate::setup()).await;
+    let operator = fixture.cluster.operator(crate::setup()).await;
     let lost = pod(&namespace, "x-0-b", 1);
     namespace.delete(PODS, text(&lost["metadata"]["name"])).await;
     let backend = |set: &Value| condition(set, "SchedulerBackendReady").clone();
@@ -34,7 +34,7 @@ pub(crate) async fn held_back(bench: &Bench) {
         .await;
     assert_eq!(namespace.look(|state| state.pods_of("x-0-b").len()), 1, "held back");
 
-    bench.world.cluster.kubectl_with_stdin(&["apply", "-f", "-"], ROLE).unwrap();
+    fixture.cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], ROLE).unwrap();
     namespace.until_complete(3).await;
     let new = pod(&namespace, "x-0-b", 1);
     assert_eq!(new["spec"]["schedulingGroup"], lost["spec"]["schedulingGroup"]);

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use super::Room;
-use crate::support::bench::{Bench, rules};
-use crate::support::kinds::{ACCOUNTS, KUBE_GROUPS, PODS};
-use crate::support::mirror::{Namespace, State};
+use grove_testbed::fixture::Fixture;
+use grove_testbed::kinds::{ACCOUNTS, KUBE_GROUPS, PODS};
+use grove_testbed::mirror::{Namespace, State};
+use grove_testbed::rules;
 
 rules! {
     "a gated pod holds its group up even when it is gone, unless its gate goes first": gated,
@@ -43,8 +44,8 @@ fn are_bound(state: &State, pods: &[String]) -> bool {
         .all(|pod| state.get(PODS, pod).is_some_and(|pod| pod["spec"]["nodeName"].is_string()))
 }
 
-async fn gated(bench: Bench, namespace: Namespace) {
-    Room::new(bench, &namespace, 1).await;
+async fn gated(fixture: Fixture, namespace: Namespace) {
+    Room::new(fixture, &namespace, 1).await;
     namespace.until_is("pods can be made", |state| state.get(ACCOUNTS, "default").is_some()).await;
     let trapped = group(&namespace, "trapped").await;
     namespace.delete(PODS, "trapped-gated").await;

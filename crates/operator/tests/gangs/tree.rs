@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Room, uid};
-use crate::support::bench::{Bench, pod, rules};
-use crate::support::kinds::{KUBE_COMPOSITES, KUBE_GROUPS, KUBE_WORKLOADS, Kind, PODS, SETS};
-use crate::support::mirror::{Namespace, State, condition, name_of, text};
-use crate::support::sets::{clique_with_min, set};
+use grove_testbed::fixture::{Fixture, pod};
+use grove_testbed::kinds::{KUBE_COMPOSITES, KUBE_GROUPS, KUBE_WORKLOADS, Kind, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, name_of, text};
+use grove_testbed::rules;
+use grove_testbed::sets::{clique_with_min, set};
 
 rules! {
     "more kinds of cliques than a Workload describes come up": many_kinds,
@@ -16,7 +17,7 @@ rules! {
     "what somebody deletes or changes of the groups is restored": restored,
 }
 
-async fn many_kinds(_: Bench, namespace: Namespace) {
+async fn many_kinds(_: Fixture, namespace: Namespace) {
     let cliques: Vec<Value> =
         (1..=10).map(|min| clique_with_min(&format!("c{min}"), min, min)).collect();
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -38,8 +39,8 @@ fn first(state: &State, kind: Kind, is: fn(&Value) -> bool) -> BTreeMap<String, 
     versions
 }
 
-async fn large(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 160).await;
+async fn large(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 160).await;
     let cliques: Vec<Value> =
         (0..8).map(|index| room.clique(&format!("c{index}"), 20, 20)).collect();
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -64,8 +65,8 @@ async fn large(bench: Bench, namespace: Namespace) {
     assert!(released.values().max() < roots.values().min(), "the root last");
 }
 
-async fn restored(bench: Bench, namespace: Namespace) {
-    let room = Room::new(bench, &namespace, 8).await;
+async fn restored(fixture: Fixture, namespace: Namespace) {
+    let room = Room::new(fixture, &namespace, 8).await;
     let cliques = [room.clique("a", 2, 1), room.clique("b", 3, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
     namespace.until_complete(5).await;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, rules};
-use crate::support::kinds::{AUTOSCALERS, CLIQUES, GROUPS, SETS};
-use crate::support::mirror::Namespace;
-use crate::support::sets::small;
+use super::{Fixture, rules};
+use grove_testbed::kinds::{AUTOSCALERS, CLIQUES, GROUPS, SETS};
+use grove_testbed::mirror::Namespace;
+use grove_testbed::sets::small;
 
 rules! {
     "an autoscaler that wants more gets more": obeyed,
@@ -22,7 +22,7 @@ fn scaled(min_replicas: i32) -> Value {
     set
 }
 
-async fn obeyed(_: Bench, namespace: Namespace) {
+async fn obeyed(_: Fixture, namespace: Namespace) {
     // Without a metrics server the autoscaler still keeps its bounds. It looks every 15 s.
     namespace.create(SETS, &scaled(3)).await;
 
@@ -31,8 +31,8 @@ async fn obeyed(_: Bench, namespace: Namespace) {
     namespace.until_complete(3 + 3 * 2).await;
 }
 
-async fn followed(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &scaled(1), 5).await;
+async fn followed(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &scaled(1), 5).await;
     assert_eq!(namespace.names(AUTOSCALERS), ["x-0-decode", "x-0-router"]);
     let spec = |name: &str| namespace.object(AUTOSCALERS, name)["spec"].clone();
     let target =

@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, rules};
-use crate::support::kinds::{
+use super::{Fixture, rules};
+use grove_testbed::kinds::{
     ACCOUNTS, BINDINGS, CLIQUES, EVENTS, GANGS, Kind, PODS, REVISIONS, ROLES, SECRETS, SERVICES,
     SETS,
 };
-use crate::support::mirror::{Namespace, name_of, text};
-use crate::support::sets::{clique, group, set, small};
+use grove_testbed::mirror::{Namespace, name_of, text};
+use grove_testbed::sets::{clique, group, set, small};
 
 rules! {
     "a service of somebody else is left alone and told": service,
@@ -42,13 +42,13 @@ async fn until_told(namespace: &Namespace, set: &str, name: &str) {
 }
 
 /// An object of somebody else is in the way of a set.
-async fn in_the_way(bench: &Bench, namespace: &Namespace, kind: Kind, object: Value) {
+async fn in_the_way(fixture: &Fixture, namespace: &Namespace, kind: Kind, object: Value) {
     let foreign = namespace.create(kind, &object).await;
     let name = text(&foreign["metadata"]["name"]).to_owned();
     namespace.create(SETS, &small("x")).await;
 
     until_told(namespace, "x", &name).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     let after = namespace.object(kind, &name);
     for field in ["uid", "labels", "ownerReferences"] {
         assert_eq!(after["metadata"][field], foreign["metadata"][field], "{field}");
@@ -58,34 +58,34 @@ async fn in_the_way(bench: &Bench, namespace: &Namespace, kind: Kind, object: Va
     namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
 }
 
-async fn service(bench: Bench, namespace: Namespace) {
+async fn service(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-0" }, "spec": { "clusterIP": "None" } });
-    in_the_way(&bench, &namespace, SERVICES, object).await;
+    in_the_way(&fixture, &namespace, SERVICES, object).await;
 }
 
-async fn gang(bench: Bench, namespace: Namespace) {
+async fn gang(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
         "metadata": { "name": "x-0" }, "spec": { "podgroups": [] },
     });
-    in_the_way(&bench, &namespace, GANGS, object).await;
+    in_the_way(&fixture, &namespace, GANGS, object).await;
 }
 
-async fn foreign_clique(bench: Bench, namespace: Namespace) {
+async fn foreign_clique(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": "x-0-router" },
         "spec": clique("router", 1)["spec"],
     });
-    in_the_way(&bench, &namespace, CLIQUES, object).await;
+    in_the_way(&fixture, &namespace, CLIQUES, object).await;
 }
 
-async fn account(bench: Bench, namespace: Namespace) {
-    in_the_way(&bench, &namespace, ACCOUNTS, json!({ "metadata": { "name": "x" } })).await;
+async fn account(fixture: Fixture, namespace: Namespace) {
+    in_the_way(&fixture, &namespace, ACCOUNTS, json!({ "metadata": { "name": "x" } })).await;
 }
 
-async fn secret(bench: Bench, namespace: Namespace) {
+async fn secret(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
-    in_the_way(&bench, &namespace, SECRETS, object).await;
+    in_the_way(&fixture, &namespace, SECRETS, object).await;
 }
 
 /// Two cliques, of which the second starts after the first.
@@ -95,7 +95,7 @@ fn in_order(name: &str) -> Value {
     set
 }
 
-async fn role(bench: Bench, namespace: Namespace) {
+async fn role(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [] });
     let foreign = namespace.create(ROLES, &object).await;
     namespace.create(SETS, &in_order("x")).await;
@@ -113,42 +113,42 @@ async fn role(bench: Bench, namespace: Namespace) {
     namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
     let role = namespace.object(ROLES, "grove.io:pcs:x");
     assert_eq!(role["metadata"]["ownerReferences"][0]["name"], "x");
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     let events =
         namespace.look(|state| state.of(EVENTS).iter().filter(|one| reported(one)).count());
     assert_eq!(events, 1, "reported once");
 }
 
-async fn sufficient_role(bench: Bench, namespace: Namespace) {
+async fn sufficient_role(fixture: Fixture, namespace: Namespace) {
     let verbs = ["get", "list", "watch"];
     let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": verbs });
     let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [rule] });
     let foreign = namespace.create(ROLES, &object).await;
-    bench.deploy(&namespace, &in_order("x"), 2).await;
+    fixture.deploy(&namespace, &in_order("x"), 2).await;
 
     let after = namespace.object(ROLES, "grove.io:pcs:x");
     assert_eq!(after["metadata"]["uid"], foreign["metadata"]["uid"]);
     assert_eq!(namespace.object(SETS, "x")["status"]["lastErrors"], json!(null));
     let account = format!("--as=system:serviceaccount:{}:x", namespace.name);
     let args = ["auth", "can-i", "watch", "pods", "-n", &namespace.name, &account];
-    assert!(bench.world.cluster.kubectl(&args).is_ok());
+    assert!(fixture.cluster.control_plane.kubectl(&args).is_ok());
 }
 
-async fn role_binding(bench: Bench, namespace: Namespace) {
+async fn role_binding(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "metadata": { "name": "grove.io:pcs:x" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "other" },
     });
-    in_the_way(&bench, &namespace, BINDINGS, object).await;
+    in_the_way(&fixture, &namespace, BINDINGS, object).await;
 }
 
-async fn waits_for_token(bench: Bench, namespace: Namespace) {
+async fn waits_for_token(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     namespace.create(SECRETS, &object).await;
     namespace.create(SETS, &in_order("x")).await;
     until_told(&namespace, "x", "ERR_SECRET_CONFLICT").await;
     namespace.until_is("the first clique is there", |state| !state.of(CLIQUES).is_empty()).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(CLIQUES), ["x-0-a"]);
 
     namespace.delete(SECRETS, "x-ic-sat").await;
@@ -168,8 +168,8 @@ async fn waits_for_token(bench: Bench, namespace: Namespace) {
     assert_eq!(history.unwrap().1, "Secret", "the clique came after the token");
 }
 
-async fn legacy_secret(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &in_order("x"), 2).await;
+async fn legacy_secret(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &in_order("x"), 2).await;
     let set = namespace.object(SETS, "x");
     let legacy = "x-initc-sa-token-secret";
     let labels = json!({
@@ -191,7 +191,7 @@ async fn legacy_secret(bench: Bench, namespace: Namespace) {
         "uid": set["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
     }] } });
     namespace.create(SECRETS, &secret).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert!(namespace.look(|state| state.get(SECRETS, legacy).is_some()), "a pod mounts it");
 
     namespace.delete(PODS, "old").await;
@@ -200,14 +200,14 @@ async fn legacy_secret(bench: Bench, namespace: Namespace) {
     namespace.until_complete(2).await;
 }
 
-async fn two_sets(bench: Bench, namespace: Namespace) {
+async fn two_sets(fixture: Fixture, namespace: Namespace) {
     // The clique `0-w` of `a` and the clique `w` of `a-0` are both called `a-0-0-w`.
-    bench.deploy(&namespace, &set("a-0", &[clique("w", 1)], &[]), 1).await;
+    fixture.deploy(&namespace, &set("a-0", &[clique("w", 1)], &[]), 1).await;
     let first = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
     namespace.create(SETS, &set("a", &[clique("0-w", 1)], &[])).await;
 
     until_told(&namespace, "a", "a-0-0-w").await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     let after = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
     assert_eq!(after["resourceVersion"], first["resourceVersion"]);
     assert_eq!(namespace.object(SETS, "a-0")["status"]["availableReplicas"], 1);
@@ -222,17 +222,19 @@ async fn two_sets(bench: Bench, namespace: Namespace) {
     namespace.until_field(SETS, "a", "/status/lastErrors", json!(null)).await;
 }
 
-async fn two_members(bench: Bench, namespace: Namespace) {
+async fn two_members(fixture: Fixture, namespace: Namespace) {
     // The member `w` of group `g` of `a` and the clique `0-w` of `a-0-g` are called `a-0-g-0-w`;
     // with `0` in front, both are.
-    bench.deploy(&namespace, &set("a-0", &[clique("w", 1)], &[group("g", &["w"], 1, 1)]), 1).await;
+    fixture
+        .deploy(&namespace, &set("a-0", &[clique("w", 1)], &[group("g", &["w"], 1, 1)]), 1)
+        .await;
     let name = "a-0-0-g-0-w";
     let first = namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     namespace.create(SETS, &set("a", &[clique("w", 1)], &[group("0-g", &["w"], 1, 1)])).await;
 
     // Both groups are called `a-0-0-g`, so the second set does not even get that.
     until_told(&namespace, "a", "a-0-0-g").await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.object(CLIQUES, name)["metadata"]["uid"], first);
     namespace.delete(SETS, "a-0").await;
     namespace

@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Bench, hold_terminating, pod, release, rules};
-use crate::support::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SERVICES, SETS};
-use crate::support::mirror::{Namespace, State, send};
-use crate::support::sets::{small, with_replicas};
+use super::{Fixture, hold_terminating, pod, release, rules};
+use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SERVICES, SETS};
+use grove_testbed::mirror::{Namespace, State, send};
+use grove_testbed::sets::{small, with_replicas};
 
 rules! {
     "a deleted set takes everything along": everything,
@@ -17,8 +17,8 @@ rules! {
     "a namespace goes with the sets in it": namespace_goes,
 }
 
-async fn everything(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+async fn everything(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
 
     namespace.delete(SETS, "x").await;
     namespace.until_is("nothing is left", State::is_empty).await;
@@ -26,16 +26,16 @@ async fn everything(bench: Bench, namespace: Namespace) {
 }
 
 /// As `kubectl delete pcs/x --cascade=…` does.
-async fn delete_with(bench: &Bench, namespace: &Namespace, propagation: &str) {
+async fn delete_with(fixture: &Fixture, namespace: &Namespace, propagation: &str) {
     let options = json!({ "propagationPolicy": propagation });
     let path = format!("{}/x", SETS.in_namespace(&namespace.name));
-    send(bench.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
+    send(fixture.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
 }
 
-async fn foreground(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn foreground(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
 
-    delete_with(&bench, &namespace, "Foreground").await;
+    delete_with(&fixture, &namespace, "Foreground").await;
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
@@ -59,8 +59,8 @@ async fn collector_knows(namespace: &Namespace, parts: &[(Kind, &str)]) {
     }
 }
 
-async fn orphans(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn orphans(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let ours = [(CLIQUES, "x-0-router"), (GROUPS, "x-0-decode"), (GANGS, "x-0")];
     collector_knows(&namespace, &ours).await;
     let parts = || {
@@ -69,9 +69,9 @@ async fn orphans(bench: Bench, namespace: Namespace) {
     };
     let before = parts();
 
-    delete_with(&bench, &namespace, "Orphan").await;
+    delete_with(&fixture, &namespace, "Orphan").await;
     namespace.until_gone(SETS, "x").await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(parts(), before);
     assert_eq!(namespace.look(|state| state.ever(PODS)), 5, "none is replaced");
 
@@ -83,8 +83,8 @@ async fn orphans(bench: Bench, namespace: Namespace) {
     namespace.until_is("their pods go too", |state| state.of(PODS).is_empty()).await;
 }
 
-async fn finalizers(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn finalizers(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let waits =
         json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "somebody.else/waits" }]);
     namespace.patch(CLIQUES, "x-0-router", waits).await;
@@ -102,8 +102,8 @@ async fn finalizers(bench: Bench, namespace: Namespace) {
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
-async fn comes_back(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn comes_back(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let uid = |name: &str| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     let first = uid("x-0-router");
     let waits =
@@ -116,7 +116,7 @@ async fn comes_back(bench: Bench, namespace: Namespace) {
     namespace.create(SETS, &small("x")).await;
     // Everything that is not in anybody's way is made at once.
     namespace.until_field(CLIQUES, "x-0-decode-1-worker", "/status/replicas", json!(1)).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(uid("x-0-router"), first, "nothing takes the place of what is not gone");
     namespace.patch(CLIQUES, "x-0-router", json!({ "metadata": { "finalizers": null } })).await;
     release(&namespace, &held).await;
@@ -124,10 +124,10 @@ async fn comes_back(bench: Bench, namespace: Namespace) {
     assert_ne!(uid("x-0-router"), first);
 }
 
-async fn namespace_goes(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn namespace_goes(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let path = format!("/api/v1/namespaces/{}", namespace.name);
-    let client = bench.mirror.client();
+    let client = fixture.mirror.client();
 
     send(client, Method::DELETE, &path, &Value::Null).await.unwrap();
     namespace.until_is("nothing is left", |state| state.objects.is_empty()).await;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, pod, rules, scale};
-use crate::support::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
-use crate::support::mirror::{Namespace, State, name_of, text};
-use crate::support::sets::{small, with_replicas};
+use super::{Fixture, pod, rules, scale};
+use grove_testbed::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, name_of, text};
+use grove_testbed::sets::{small, with_replicas};
 
 rules! {
     "what is made and removed is told where a user looks": told,
@@ -39,8 +39,8 @@ const OF_SETS: &str = "podcliqueset-controller";
 const OF_GROUPS: &str = "podcliquescalinggroup-controller";
 const OF_CLIQUES: &str = "podclique-controller";
 
-async fn told(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+async fn told(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     let made: [About; 3] = [
         ("PodCliqueCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
         ("PodCliqueScalingGroupCreateSuccessful", "PodCliqueSet", "x"),
@@ -72,8 +72,8 @@ async fn told(bench: Bench, namespace: Namespace) {
     until_told(&namespace, OF_SETS, &removed).await;
 }
 
-async fn lost(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn lost(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let pod = name_of(&pod(&namespace, "x-0-router", 0));
     let about = ("AllScheduledReplicasLost", "PodClique", "x-0-router");
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Bench, pod, rules, scale};
-use crate::support::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SETS};
-use crate::support::mirror::{Namespace, State, condition, is_initialized, name_of, text};
-use crate::support::sets::{clique, clique_with_min, group, set, small};
+use super::{Fixture, pod, rules, scale};
+use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, is_initialized, name_of, text};
+use grove_testbed::sets::{clique, clique_with_min, group, set, small};
 
 rules! {
     "a gang has its cliques in order: standalone ones, then groups, replica by replica": members,
@@ -29,7 +29,7 @@ fn pod_groups(gang: &Value) -> Vec<(String, i64)> {
         .collect()
 }
 
-async fn members(bench: Bench, namespace: Namespace) {
+async fn members(fixture: Fixture, namespace: Namespace) {
     let cliques = [
         clique("e", 1),
         clique_with_min("d", 2, 1),
@@ -39,7 +39,7 @@ async fn members(bench: Bench, namespace: Namespace) {
     ];
     // Neither cliques nor groups are in alphabetical order, and one group has two in the base gang.
     let groups = [group("z", &["d", "b"], 2, 2), group("y", &["c"], 2, 1)];
-    bench.deploy(&namespace, &set("x", &cliques, &groups), 10).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &groups), 10).await;
 
     assert_eq!(namespace.names(GANGS), ["x-0", "x-0-y-0"]);
     let expect = |gang: &str, expected: &[(&str, i64)]| {
@@ -83,8 +83,8 @@ fn first(versions: &[Arc<Value>], is: impl Fn(&Value) -> bool) -> u64 {
     version(versions.iter().find(|one| is(one)).expect("it came to that"))
 }
 
-async fn pipeline(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn pipeline(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
 
     namespace.look(|state| {
         let mut complete = BTreeMap::new();
@@ -128,8 +128,8 @@ fn wants(mut clique: Value, place: &str) -> Value {
     clique
 }
 
-async fn minimum(bench: Bench, namespace: Namespace) {
-    bench.node("minimum", "example.com/minimum", 2).await;
+async fn minimum(fixture: Fixture, namespace: Namespace) {
+    fixture.node("minimum", "example.com/minimum", 2).await;
     let clique = wants(clique_with_min("a", 4, 2), "example.com/minimum");
     namespace.create(SETS, &set("x", &[clique], &[])).await;
 
@@ -148,7 +148,7 @@ async fn minimum(bench: Bench, namespace: Namespace) {
     );
 }
 
-async fn scaled_gangs_wait(bench: Bench, namespace: Namespace) {
+async fn scaled_gangs_wait(fixture: Fixture, namespace: Namespace) {
     let place = "example.com/base";
     let cliques = [wants(clique("a", 2), place), clique("b", 1)];
     namespace.create(SETS, &set("x", &cliques, &[group("g", &["b"], 3, 1)])).await;
@@ -164,9 +164,9 @@ async fn scaled_gangs_wait(bench: Bench, namespace: Namespace) {
             gangs.into_iter().flatten().filter(|gang| is_initialized(gang)).count() == 2
         })
         .await;
-    bench.node("half", place, 1).await;
+    fixture.node("half", place, 1).await;
     namespace.until_field(CLIQUES, "x-0-a", "/status/scheduledReplicas", json!(1)).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     for clique in ["x-0-g-1-b", "x-0-g-2-b"] {
         assert!(
             namespace.look(|state| gated(state, clique)),
@@ -175,14 +175,14 @@ async fn scaled_gangs_wait(bench: Bench, namespace: Namespace) {
         let status = &namespace.object(CLIQUES, clique)["status"];
         assert_eq!(status["scheduleGatedReplicas"], 1);
     }
-    bench.node("whole", place, 1).await;
+    fixture.node("whole", place, 1).await;
     namespace.until_complete(5).await;
 }
 
-async fn scheduling(bench: Bench, namespace: Namespace) {
+async fn scheduling(fixture: Fixture, namespace: Namespace) {
     let mut urgent = small("x");
     urgent["spec"]["template"]["priorityClassName"] = json!("system-cluster-critical");
-    bench.deploy(&namespace, &urgent, 5).await;
+    fixture.deploy(&namespace, &urgent, 5).await;
 
     for gang in namespace.look(|state| state.of(GANGS).into_iter().cloned().collect::<Vec<_>>()) {
         assert_eq!(gang["spec"]["priorityClassName"], "system-cluster-critical");
@@ -194,11 +194,11 @@ async fn scheduling(bench: Bench, namespace: Namespace) {
     }
 }
 
-async fn mirrored(bench: Bench, namespace: Namespace) {
+async fn mirrored(fixture: Fixture, namespace: Namespace) {
     let mut labelled = small("x");
     labelled["metadata"]["labels"] = json!({ "team": "a", "grove.io/own": "no" });
     labelled["metadata"]["annotations"] = json!({ "queue": "q", "grove.io/own": "no" });
-    bench.deploy(&namespace, &labelled, 5).await;
+    fixture.deploy(&namespace, &labelled, 5).await;
 
     let gang = namespace.object(GANGS, "x-0-decode-0");
     assert_eq!(gang["metadata"]["labels"]["team"], "a");
@@ -224,8 +224,8 @@ async fn mirrored(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.object(GANGS, "x-0")["metadata"]["annotations"]["theirs"], "yes");
 }
 
-async fn no_op(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn no_op(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let annotate = |key: &'static str| {
         let namespace = namespace.clone();
         async move {
@@ -234,16 +234,16 @@ async fn no_op(bench: Bench, namespace: Namespace) {
         }
     };
 
-    bench.quiet(&namespace).await;
-    let writes = bench.writes(&namespace, annotate("grove.io/reconcile-trigger")).await;
+    fixture.until_no_writes(&namespace).await;
+    let writes = fixture.writes_after(&namespace, annotate("grove.io/reconcile-trigger")).await;
     assert_eq!(writes, [""; 0], "a trigger finds everything in order");
-    let writes = bench.writes(&namespace, annotate("note")).await;
+    let writes = fixture.writes_after(&namespace, annotate("note")).await;
     assert_eq!(writes, [""; 0], "a note that no scheduler acts on waits for the next change");
 }
 
-async fn below_minimum(bench: Bench, namespace: Namespace) {
+async fn below_minimum(fixture: Fixture, namespace: Namespace) {
     let set = set("x", &[clique("a", 1)], &[group("g", &["a"], 2, 2)]);
-    bench.deploy(&namespace, &set, 2).await;
+    fixture.deploy(&namespace, &set, 2).await;
 
     scale(&namespace, GROUPS, "x-0-g", 1).await;
     namespace.until_gone(CLIQUES, "x-0-g-1-a").await;

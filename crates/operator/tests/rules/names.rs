@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Bench, rules, scale};
-use crate::support::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SECRETS, SERVICES, SETS};
-use crate::support::mirror::{Namespace, State, text};
-use crate::support::sets::{clique, group, set, small, with_replicas};
+use super::{Fixture, rules, scale};
+use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SECRETS, SERVICES, SETS};
+use grove_testbed::mirror::{Namespace, State, text};
+use grove_testbed::sets::{clique, group, set, small, with_replicas};
 
 rules! {
     "names may have 45 characters together": longest,
@@ -17,13 +17,13 @@ rules! {
     "templates cannot change what the operator says about an object": precedence,
 }
 
-async fn longest(bench: Bench, namespace: Namespace) {
+async fn longest(fixture: Fixture, namespace: Namespace) {
     let name = "s".repeat(15);
     let (in_group, alone) = ("c".repeat(15), "a".repeat(30));
     let cliques = [clique(&in_group, 1), clique(&alone, 1)];
     let groups = [group(&"g".repeat(15), &[&in_group], 2, 1)];
     let set = with_replicas(set(&name, &cliques, &groups), 2);
-    bench.deploy(&namespace, &set, 6).await;
+    fixture.deploy(&namespace, &set, 6).await;
 
     let hosts = namespace.look(|state| {
         let pods = state.of(PODS).into_iter();
@@ -34,12 +34,12 @@ async fn longest(bench: Bench, namespace: Namespace) {
 
     // With nothing left for others, the set itself may be as long.
     let name = "t".repeat(44);
-    namespace.create(SETS, &crate::support::sets::set(&name, &[clique("c", 1)], &[])).await;
+    namespace.create(SETS, &grove_testbed::sets::set(&name, &[clique("c", 1)], &[])).await;
     namespace.until_complete(7).await;
     assert!(namespace.names(SECRETS).contains(&format!("{name}-ic-sat")));
 }
 
-async fn suffixes(bench: Bench, namespace: Namespace) {
+async fn suffixes(fixture: Fixture, namespace: Namespace) {
     let with_image = |name: &str| {
         let mut clique = clique(name, 1);
         clique["spec"]["podSpec"]["containers"][0]["image"] = json!(format!("image-of-{name}"));
@@ -48,7 +48,7 @@ async fn suffixes(bench: Bench, namespace: Namespace) {
     let names = ["b", "a-b", "0-b", "a-0-b", "a"];
     let cliques = names.map(with_image);
     let groups = [group("g", &["a-b"], 1, 1), group("g-0", &["a"], 1, 1)];
-    bench.deploy(&namespace, &set("x", &cliques, &groups), 5).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &groups), 5).await;
 
     for (clique, name) in [
         ("x-0-b", "b"),
@@ -76,12 +76,12 @@ fn versions(state: &State, set: &str) -> Vec<String> {
     parts.map(line).collect()
 }
 
-async fn look_alikes(bench: Bench, namespace: Namespace) {
+async fn look_alikes(fixture: Fixture, namespace: Namespace) {
     for name in ["a", "a-0", "a-0-0"] {
         namespace.create(SETS, &with_replicas(small(name), 2)).await;
     }
     namespace.until_complete(30).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     let parts = |name: &str| namespace.look(|state| versions(state, name));
     let others = [parts("a"), parts("a-0-0")];
     assert_eq!(others[0].len(), others[1].len());
@@ -92,15 +92,15 @@ async fn look_alikes(bench: Bench, namespace: Namespace) {
     namespace.until_complete(27).await;
     namespace.delete(SETS, "a-0").await;
     namespace.until_is("a-0 is gone", |state| versions(state, "a-0").is_empty()).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!([parts("a"), parts("a-0-0")], others);
 }
 
-async fn namespaces(bench: Bench, namespace: Namespace) {
+async fn namespaces(fixture: Fixture, namespace: Namespace) {
     let others = ["b", "c"].map(|suffix| format!("{}-{suffix}", namespace.name));
     let mut all = vec![namespace.clone()];
     for other in &others {
-        all.push(bench.mirror.new_namespace(other).await);
+        all.push(fixture.mirror.new_namespace(other).await);
     }
     for one in &all {
         one.create(SETS, &small("x")).await;
@@ -108,18 +108,18 @@ async fn namespaces(bench: Bench, namespace: Namespace) {
     for one in &all {
         one.until_complete(5).await;
     }
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     let parts = |one: &Namespace| one.look(|state| versions(state, "x"));
     let before = parts(&all[1]);
     scale(&all[0], SETS, "x", 0).await;
     all[2].delete(SETS, "x").await;
     all[2].until_is("nothing is left", State::is_empty).await;
     all[0].until_complete(0).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(parts(&all[1]), before);
 }
 
-async fn precedence(bench: Bench, namespace: Namespace) {
+async fn precedence(fixture: Fixture, namespace: Namespace) {
     let mut labelled = small("x");
     for template in labelled["spec"]["template"]["cliques"].as_array_mut().unwrap() {
         template["labels"] = json!({
@@ -128,7 +128,7 @@ async fn precedence(bench: Bench, namespace: Namespace) {
         });
         template["annotations"] = json!({ "note": "mine", "grove.io/topology-name": "mine" });
     }
-    bench.deploy(&namespace, &labelled, 5).await;
+    fixture.deploy(&namespace, &labelled, 5).await;
 
     for (clique, component) in
         [("x-0-router", "pcs-podclique"), ("x-0-decode-0-leader", "pcsg-podclique")]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Bench, hold_terminating, pod, release, rules, scale};
-use crate::support::kinds::{CLIQUES, GANGS, PODS, SETS};
-use crate::support::mirror::{Namespace, State, condition, name_of, send, text};
-use crate::support::sets::{clique, group, set, small};
+use super::{Fixture, hold_terminating, pod, release, rules, scale};
+use grove_testbed::kinds::{CLIQUES, GANGS, PODS, SETS};
+use grove_testbed::mirror::{Namespace, State, condition, name_of, send, text};
+use grove_testbed::sets::{clique, group, set, small};
 
 rules! {
     "variables come first and replace those of the same name": variables,
@@ -21,7 +21,7 @@ rules! {
     "pods that cannot be made are reported, and made when the template is right": invalid,
 }
 
-async fn variables(bench: Bench, namespace: Namespace) {
+async fn variables(fixture: Fixture, namespace: Namespace) {
     let mut router = clique("router", 1);
     let user = json!([
         { "name": "A", "value": "$(GROVE_PCLQ_NAME)" }, { "name": "GROVE_PCS_NAME", "value": "x" },
@@ -31,7 +31,7 @@ async fn variables(bench: Bench, namespace: Namespace) {
     router["spec"]["podSpec"]["initContainers"] = init;
     let cliques = [router, clique("leader", 1), clique("worker", 3)];
     let groups = [group("decode", &["leader", "worker"], 1, 1)];
-    bench.deploy(&namespace, &set("demo", &cliques, &groups), 5).await;
+    fixture.deploy(&namespace, &set("demo", &cliques, &groups), 5).await;
 
     let env = |container: &Value| {
         let all = container["env"].as_array().unwrap().iter();
@@ -70,7 +70,7 @@ async fn variables(bench: Bench, namespace: Namespace) {
     assert_eq!(member["metadata"]["labels"]["grove.io/podclique-pod-index"], "2");
 }
 
-async fn template(bench: Bench, namespace: Namespace) {
+async fn template(fixture: Fixture, namespace: Namespace) {
     let kept = json!({
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 3,
@@ -85,7 +85,7 @@ async fn template(bench: Bench, namespace: Namespace) {
     json_patch::merge(&mut clique["spec"]["podSpec"], &kept);
     clique["spec"]["podSpec"]["hostname"] = json!("mine");
     clique["spec"]["podSpec"]["subdomain"] = json!("mine");
-    bench.deploy(&namespace, &set("x", &[clique], &[]), 1).await;
+    fixture.deploy(&namespace, &set("x", &[clique], &[]), 1).await;
 
     let pod = pod(&namespace, "x-0-a", 0);
     let mut merged = pod["spec"].clone();
@@ -148,11 +148,11 @@ async fn add_gates(namespace: &Namespace, client: &kube::Client) {
         }
     };
     let clock = grove_runtime::clock::Clock::system();
-    clock.timeout(crate::support::DEADLINE, works).await.expect("the policy works");
+    clock.timeout(grove_testbed::DEADLINE, works).await.expect("the policy works");
 }
 
-async fn gates(bench: Bench, namespace: Namespace) {
-    add_gates(&namespace, bench.mirror.client()).await;
+async fn gates(fixture: Fixture, namespace: Namespace) {
+    add_gates(&namespace, fixture.mirror.client()).await;
     let mut clique = clique("a", 2);
     clique["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": "template/waits" }]);
     namespace.create(SETS, &set("x", &[clique], &[])).await;
@@ -171,7 +171,7 @@ async fn gates(bench: Bench, namespace: Namespace) {
     });
     let ours = json!({ "name": "grove.io/podgang-pending-creation" });
     assert_eq!(first, json!([ours, theirs[0]]));
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     for name in namespace.names(PODS) {
         assert_eq!(gates(&namespace.object(PODS, &name)), theirs);
         let free = json!([{ "op": "remove", "path": "/spec/schedulingGates" }]);
@@ -184,8 +184,8 @@ fn hosts(state: &State, clique: &str) -> Vec<String> {
     state.pods_of(clique).into_keys().collect()
 }
 
-async fn indices(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
+async fn indices(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
 
     let held = hold_terminating(&namespace, &pod(&namespace, "x-0-a", 1)).await;
     let all = |count: usize| (0..count).map(|index| format!("x-0-a-{index}")).collect::<Vec<_>>();
@@ -199,8 +199,8 @@ async fn indices(bench: Bench, namespace: Namespace) {
     namespace.until_complete(5).await;
 }
 
-async fn replaced(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn replaced(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let names = ["x-0-router", "x-0-decode-0-leader", "x-0-decode-1-worker"];
 
     for clique in names {
@@ -226,8 +226,8 @@ async fn replaced(bench: Bench, namespace: Namespace) {
     }
 }
 
-async fn ended(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
+async fn ended(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
     let failed = name_of(&pod(&namespace, "x-0-a", 1));
     let ready = json!([{ "type": "Ready", "status": "False" }, { "type": "PodScheduled", "status": "True" }]);
     let status = json!({ "status": { "phase": "Failed", "conditions": ready } });
@@ -235,8 +235,8 @@ async fn ended(bench: Bench, namespace: Namespace) {
     let fail = async {
         namespace.patch(PODS, &format!("{failed}/status"), status).await;
     };
-    bench.quiet(&namespace).await;
-    let writes = bench.writes(&namespace, fail).await;
+    fixture.until_no_writes(&namespace).await;
+    let writes = fixture.writes_after(&namespace, fail).await;
     assert!(writes.iter().all(|write| write.ends_with("/status")), "{writes:?}");
     scale(&namespace, CLIQUES, "x-0-a", 4).await;
     namespace
@@ -257,10 +257,10 @@ fn last_error(state: &State, clique: &str) -> Option<(String, String)> {
     Some((text(&error["code"]).to_owned(), text(&error["description"]).to_owned()))
 }
 
-async fn quota(bench: Bench, namespace: Namespace) {
+async fn quota(fixture: Fixture, namespace: Namespace) {
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", namespace.name);
     let quota = json!({ "metadata": { "name": "two" }, "spec": { "hard": { "pods": "2" } } });
-    let client = bench.mirror.client();
+    let client = fixture.mirror.client();
     send(client, Method::POST, &quotas, &quota).await.unwrap();
     namespace.create(SETS, &set("x", &[clique("a", 3)], &[])).await;
 
@@ -268,7 +268,7 @@ async fn quota(bench: Bench, namespace: Namespace) {
     assert_eq!(code, "ERR_CREATE_POD");
     assert!(text.contains("exceeded quota"), "{text}");
     assert!(namespace.names(PODS).len() <= 2);
-    assert!(!crate::support::mirror::is_initialized(&namespace.object(GANGS, "x-0")));
+    assert!(!grove_testbed::mirror::is_initialized(&namespace.object(GANGS, "x-0")));
     let more = json!({ "spec": { "hard": { "pods": "3" } } });
     send(client, Method::PATCH, &format!("{quotas}/two"), &more).await.unwrap();
     namespace.until_complete(3).await;
@@ -280,7 +280,7 @@ async fn quota(bench: Bench, namespace: Namespace) {
     );
 }
 
-async fn invalid(_: Bench, namespace: Namespace) {
+async fn invalid(_: Fixture, namespace: Namespace) {
     let mut wrong = set("x", &[clique("a", 1)], &[]);
     // Admission warns about it only: the class may come.
     wrong["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["priorityClassName"] = json!("none");

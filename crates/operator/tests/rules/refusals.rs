@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Bench, rules};
-use crate::support::kinds::{CLIQUES, EVENTS, GANGS, PODS, SETS};
-use crate::support::mirror::{Namespace, condition, send, text};
-use crate::support::sets::{clique, group, set};
+use super::{Fixture, rules};
+use grove_testbed::kinds::{CLIQUES, EVENTS, GANGS, PODS, SETS};
+use grove_testbed::mirror::{Namespace, condition, send, text};
+use grove_testbed::sets::{clique, group, set};
 
 rules! {
     "refused pods are reported on the set, tried again without haste, and come up when they may": refused_pods,
@@ -32,9 +32,9 @@ async fn until_reported(namespace: &Namespace, message: &str) {
     namespace.until_is(&what, |state| state.get(SETS, "x").is_some_and(|set| is(set))).await;
 }
 
-async fn refused_pods(bench: Bench, namespace: Namespace) {
+async fn refused_pods(fixture: Fixture, namespace: Namespace) {
     enforce(&namespace, Some("restricted")).await;
-    let mark = bench.requests.mark();
+    let mark = fixture.requests.mark();
     namespace.create(SETS, &set("x", &[clique("a", 3)], &[])).await;
     until_reported(&namespace, "violates PodSecurity").await;
     namespace
@@ -44,8 +44,8 @@ async fn refused_pods(bench: Bench, namespace: Namespace) {
             })
         })
         .await;
-    bench.world.settled(&bench.mirror).await;
-    let sent = bench.requests.since(mark);
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
+    let sent = fixture.requests.since(mark);
     let attempts = sent.iter().filter(|sent| sent.creates("pods") && sent.is_in(&namespace.name));
     // Attempts of three pods each, after about 0, 1, 3, 7, … seconds.
     let attempts = attempts.count();
@@ -62,9 +62,9 @@ async fn refused_pods(bench: Bench, namespace: Namespace) {
     namespace.until_field(SETS, "x", "/status/lastErrors", Value::Null).await;
 }
 
-async fn refused_update(bench: Bench, namespace: Namespace) {
+async fn refused_update(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique("b", 1)];
-    bench.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 2, 1)]), 4).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 2, 1)]), 4).await;
     let pods = namespace.names(PODS);
     enforce(&namespace, Some("restricted")).await;
     let image = |image: &str| {
@@ -73,7 +73,7 @@ async fn refused_update(bench: Bench, namespace: Namespace) {
     };
     namespace.patch(SETS, "x", image("next")).await;
     until_reported(&namespace, "the update does not start").await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(PODS), pods);
     let ready = condition(&namespace.object(SETS, "x"), "Ready").clone();
     assert_eq!(
@@ -93,8 +93,8 @@ async fn refused_update(bench: Bench, namespace: Namespace) {
     namespace.until_field(SETS, "x", "/status/lastErrors", Value::Null).await;
 }
 
-async fn up(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &set("x", &[clique("a", 2)], &[]), 2).await;
+async fn up(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &set("x", &[clique("a", 2)], &[]), 2).await;
     namespace.until_field(GANGS, "x-0", "/status/phase", json!("Running")).await;
     let gang = namespace.object(GANGS, "x-0");
     for type_ in ["Initialized", "Scheduled", "Ready"] {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, rules};
-use crate::support::kinds::{REVISIONS, SETS};
-use crate::support::mirror::{Namespace, State};
-use crate::support::sets::small;
+use super::{Fixture, rules};
+use grove_testbed::kinds::{REVISIONS, SETS};
+use grove_testbed::mirror::{Namespace, State};
+use grove_testbed::sets::small;
 
 rules! {
     "every template is kept once, under the number of its last turn": turns,
@@ -48,31 +48,31 @@ async fn until_reasons(namespace: &Namespace, causes: &[&str]) {
     namespace.until_is(&what, |state| told(state).eq(causes.iter().copied())).await;
 }
 
-async fn turns(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
-    bench.quiet(&namespace).await;
+async fn turns(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
+    fixture.until_no_writes(&namespace).await;
     assert_eq!(numbers(&namespace), [(1, "busybox".to_owned())]);
 
     let of_revisions = |writes: Vec<String>| {
         writes.into_iter().filter(|write| write.contains("controllerrevisions")).count()
     };
     let act = async { drop(namespace.patch(SETS, "x", image("busybox:2")).await) };
-    assert_eq!(of_revisions(bench.writes(&namespace, act).await), 1);
+    assert_eq!(of_revisions(fixture.writes_after(&namespace, act).await), 1);
     assert_eq!(numbers(&namespace), [(1, "busybox".to_owned()), (2, "busybox:2".to_owned())]);
 
     let act = async { drop(namespace.patch(SETS, "x", image("busybox")).await) };
-    assert_eq!(of_revisions(bench.writes(&namespace, act).await), 1);
+    assert_eq!(of_revisions(fixture.writes_after(&namespace, act).await), 1);
     assert_eq!(numbers(&namespace), [(2, "busybox:2".to_owned()), (3, "busybox".to_owned())]);
 
     let more = json!({ "spec": { "template": { "terminationDelay": "1h" } } });
     let act = async { drop(namespace.patch(SETS, "x", more).await) };
-    assert_eq!(of_revisions(bench.writes(&namespace, act).await), 0, "no other template");
+    assert_eq!(of_revisions(fixture.writes_after(&namespace, act).await), 0, "no other template");
 }
 
-async fn reasons(bench: Bench, namespace: Namespace) {
+async fn reasons(fixture: Fixture, namespace: Namespace) {
     let mut set = small("x");
     set["metadata"]["annotations"] = json!({ CAUSE: "first try" });
-    bench.deploy(&namespace, &set, 5).await;
+    fixture.deploy(&namespace, &set, 5).await;
     let because = |why: &str| json!({ "metadata": { "annotations": { CAUSE: why } } });
     until_reasons(&namespace, &["first try"]).await;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 
-use crate::support::RBAC;
-use crate::support::requests::Sent;
+use grove_testbed::operator::RBAC;
+use grove_testbed::requests::Sent;
 
 /// A verb, a group and a resource, as in `get apps/deployments`.
 type Right = String;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Bench, hold_terminating, pod, release, rules, scale};
-use crate::support::kinds::{
+use super::{Fixture, hold_terminating, pod, release, rules, scale};
+use grove_testbed::kinds::{
     AUTOSCALERS, CLIQUES, GANGS, GROUPS, Kind, PODS, SECRETS, SERVICES, SETS,
 };
-use crate::support::mirror::{Namespace, State, name_of, text};
-use crate::support::sets::{clique_with_min, set, small, with_replicas};
+use grove_testbed::mirror::{Namespace, State, name_of, text};
+use grove_testbed::sets::{clique_with_min, set, small, with_replicas};
 
 rules! {
     "a set grows and shrinks at its end": of_set,
@@ -31,11 +31,11 @@ fn uids(namespace: &Namespace, kinds: &[Kind]) -> BTreeSet<String> {
 
 const PARTS: [Kind; 6] = [GANGS, GROUPS, CLIQUES, PODS, SERVICES, AUTOSCALERS];
 
-async fn of_set(bench: Bench, namespace: Namespace) {
+async fn of_set(fixture: Fixture, namespace: Namespace) {
     let mut scaled = small("x");
     scaled["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
         json!({ "maxReplicas": 5 });
-    bench.deploy(&namespace, &scaled, 5).await;
+    fixture.deploy(&namespace, &scaled, 5).await;
     let first = uids(&namespace, &PARTS);
 
     namespace.patch(SETS, "x", json!({ "spec": { "replicas": 3 } })).await;
@@ -54,7 +54,7 @@ async fn of_set(bench: Bench, namespace: Namespace) {
         .await;
 }
 
-async fn to_zero(_: Bench, namespace: Namespace) {
+async fn to_zero(_: Fixture, namespace: Namespace) {
     namespace.create(SETS, &with_replicas(small("x"), 0)).await;
     namespace.until_field(SETS, "x", "/status/observedGeneration", json!(1)).await;
     namespace
@@ -73,8 +73,8 @@ async fn to_zero(_: Bench, namespace: Namespace) {
     }
 }
 
-async fn of_group(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn of_group(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
     let first = uids(&namespace, &PARTS);
 
     let patch = json!({ "spec": { "replicas": 4 } });
@@ -94,8 +94,8 @@ async fn of_group(bench: Bench, namespace: Namespace) {
     assert_eq!(subresource["status"], json!({ "replicas": 2, "selector": selector }));
 }
 
-async fn of_clique(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn of_clique(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
 
     scale(&namespace, CLIQUES, "x-0-router", 4).await;
     namespace.until_complete(8).await;
@@ -118,9 +118,9 @@ async fn of_clique(bench: Bench, namespace: Namespace) {
     assert_eq!(subresource["status"], json!({ "replicas": 1, "selector": selector }));
 }
 
-async fn least_missed(bench: Bench, namespace: Namespace) {
+async fn least_missed(fixture: Fixture, namespace: Namespace) {
     let place = "example.com/missed";
-    bench.node("missed", place, 2).await;
+    fixture.node("missed", place, 2).await;
     let mut wants = clique_with_min("a", 3, 1);
     wants["spec"]["podSpec"]["containers"][0]["resources"] = json!({ "limits": { place: "1" } });
     namespace.create(SETS, &set("x", &[wants], &[])).await;
@@ -146,8 +146,8 @@ async fn least_missed(bench: Bench, namespace: Namespace) {
     assert!(!namespace.names(PODS).contains(sick), "the one that is not ready goes");
 }
 
-async fn terminating(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &set("x", &[clique_with_min("a", 4, 1)], &[]), 4).await;
+async fn terminating(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &set("x", &[clique_with_min("a", 4, 1)], &[]), 4).await;
     let staying = |state: &State| state.pods_of("x-0-a").len();
 
     // One of five is going already and takes its time.
@@ -155,16 +155,16 @@ async fn terminating(bench: Bench, namespace: Namespace) {
     namespace.until_is("it is replaced", |state| staying(state) == 4).await;
     scale(&namespace, CLIQUES, "x-0-a", 3).await;
     namespace.until_is("one more goes", |state| staying(state) == 3).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.look(staying), 3);
     release(&namespace, &held).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(PODS).len(), 3);
     namespace.until_complete(3).await;
 }
 
-async fn template_numbers(bench: Bench, namespace: Namespace) {
-    bench.deploy(&namespace, &small("x"), 5).await;
+async fn template_numbers(fixture: Fixture, namespace: Namespace) {
+    fixture.deploy(&namespace, &small("x"), 5).await;
 
     let numbers = json!([
         { "op": "replace", "path": "/spec/template/cliques/0/spec/replicas", "value": 3 },
@@ -172,7 +172,7 @@ async fn template_numbers(bench: Bench, namespace: Namespace) {
     ]);
     namespace.patch(SETS, "x", numbers).await;
     namespace.until_field(SETS, "x", "/status/observedGeneration", json!(2)).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(PODS).len(), 5, "what is there keeps its size");
     scale(&namespace, SETS, "x", 2).await;
     namespace.until_complete(5 + 3 + 4 * 2).await;

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use super::{Bench, rules, scale};
-use crate::support::devices;
-use crate::support::kinds::{CLAIM_TEMPLATES, CLAIMS, GROUPS, SETS};
-use crate::support::mirror::{Namespace, send};
-use crate::support::sets::sharing;
+use super::{Fixture, rules, scale};
+use grove_testbed::devices;
+use grove_testbed::kinds::{CLAIM_TEMPLATES, CLAIMS, GROUPS, SETS};
+use grove_testbed::mirror::{Namespace, send};
+use grove_testbed::sets::sharing;
 
 rules! {
     "claims follow the replicas of their owner, and pods use them": follow,
 }
 
-async fn follow(bench: Bench, namespace: Namespace) {
-    devices::install(bench.mirror.client()).await;
+async fn follow(fixture: Fixture, namespace: Namespace) {
+    devices::install(fixture.mirror.client()).await;
     let templates = CLAIM_TEMPLATES.in_namespace(&namespace.name);
     let template = devices::template("beside");
-    send(bench.mirror.client(), http::Method::POST, &templates, &template).await.unwrap();
-    bench.deploy(&namespace, &sharing("x"), 5).await;
+    send(fixture.mirror.client(), http::Method::POST, &templates, &template).await.unwrap();
+    fixture.deploy(&namespace, &sharing("x"), 5).await;
     let claims = [
         "x-0-beside",
         "x-0-decode-0-leader-all-own",
@@ -35,7 +35,7 @@ async fn follow(bench: Bench, namespace: Namespace) {
     let fewer: Vec<_> = fewer.collect();
     namespace.until_is("claims go with their copy", |state| state.names(CLAIMS) == fewer).await;
 
-    let writes = bench.writes(&namespace, async {
+    let writes = fixture.writes_after(&namespace, async {
         let note = json!({ "metadata": { "annotations": { "note": "1" } } });
         namespace.patch(SETS, "x", note).await;
     });

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, pod, rules};
-use crate::support::kinds::{CLIQUES, SECRETS};
-use crate::support::mirror::{Namespace, name_of, text};
-use crate::support::sets::{clique, clique_with_min, group, set};
+use super::{Fixture, pod, rules};
+use grove_testbed::kinds::{CLIQUES, SECRETS};
+use grove_testbed::mirror::{Namespace, name_of, text};
+use grove_testbed::sets::{clique, clique_with_min, group, set};
 
 rules! {
     "in order, a clique waits for the one before it, in its own gang": in_order,
@@ -36,10 +36,10 @@ fn arguments(pod: &Value) -> &Value {
         .map_or(&Value::Null, |container| &container["args"])
 }
 
-async fn in_order(bench: Bench, namespace: Namespace) {
+async fn in_order(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1), clique_with_min("c", 2, 1)];
     let groups = [group("g", &["b", "c"], 3, 2)];
-    bench.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &groups), 10).await;
+    fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &groups), 10).await;
 
     let base = json!(["x-0-g-0-b", "x-0-g-1-b"]);
     let expected = json!({
@@ -61,32 +61,32 @@ async fn in_order(bench: Bench, namespace: Namespace) {
     assert!(paths.contains(&"/var/run/secrets/kubernetes.io/serviceaccount"), "{paths:?}");
 }
 
-async fn explicit(bench: Bench, namespace: Namespace) {
+async fn explicit(fixture: Fixture, namespace: Namespace) {
     let mut last = clique("c", 1);
     last["spec"]["startsAfter"] = json!(["b", "a"]);
     let cliques = [clique_with_min("a", 2, 1), clique("b", 1), last];
-    bench.deploy(&namespace, &ordered("CliqueStartupTypeExplicit", &cliques, &[]), 4).await;
+    fixture.deploy(&namespace, &ordered("CliqueStartupTypeExplicit", &cliques, &[]), 4).await;
 
     assert_eq!(parents(&namespace), json!({ "x-0-c": ["x-0-b", "x-0-a"] }));
     let waits = pod(&namespace, "x-0-c", 0);
     assert_eq!(*arguments(&waits), json!(["--podcliques=x-0-b:1", "--podcliques=x-0-a:1"]));
 }
 
-async fn any_order(bench: Bench, namespace: Namespace) {
+async fn any_order(fixture: Fixture, namespace: Namespace) {
     let mut last = clique("b", 1);
     last["spec"]["startsAfter"] = json!(["a"]);
     let cliques = [clique("a", 1), last];
-    bench.deploy(&namespace, &ordered("CliqueStartupTypeAnyOrder", &cliques, &[]), 2).await;
+    fixture.deploy(&namespace, &ordered("CliqueStartupTypeAnyOrder", &cliques, &[]), 2).await;
 
     assert_eq!(parents(&namespace), json!({}));
     assert_eq!(*arguments(&pod(&namespace, "x-0-b", 0)), json!(null));
 }
 
-async fn access(bench: Bench, namespace: Namespace) {
+async fn access(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1)];
-    bench.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &[]), 2).await;
+    fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &[]), 2).await;
 
-    let token = |state: &crate::support::mirror::State| {
+    let token = |state: &grove_testbed::mirror::State| {
         let secret = state.get(SECRETS, "x-ic-sat")?;
         secret["data"]["token"].as_str().map(str::to_owned)
     };
@@ -94,7 +94,7 @@ async fn access(bench: Bench, namespace: Namespace) {
     let may = |verb: &str, resource: &str| {
         let account = format!("--as=system:serviceaccount:{}:x", namespace.name);
         let args = ["auth", "can-i", verb, resource, "-n", &namespace.name, &account];
-        bench.world.cluster.kubectl(&args).is_ok()
+        fixture.cluster.control_plane.kubectl(&args).is_ok()
     };
     assert!(may("watch", "pods"));
     assert!(!may("delete", "pods"));

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Bench, rules, scale};
-use crate::support::kinds::{CLIQUES, GROUPS, PODS, SERVICES, SETS};
-use crate::support::mirror::{Namespace, condition, name_of};
-use crate::support::sets::{clique, clique_with_min, group, set, small};
+use super::{Fixture, rules, scale};
+use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SERVICES, SETS};
+use grove_testbed::mirror::{Namespace, condition, name_of};
+use grove_testbed::sets::{clique, clique_with_min, group, set, small};
 
 rules! {
     "a set is available with the minimum of every part": availability,
@@ -19,9 +19,9 @@ fn not_ready() -> Value {
     json!({ "status": { "conditions": conditions } })
 }
 
-async fn availability(bench: Bench, namespace: Namespace) {
+async fn availability(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique_with_min("a", 2, 1), clique("b", 1)];
-    bench.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 3, 2)]), 5).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 3, 2)]), 5).await;
     let fail = |clique: &'static str, index: u32| {
         let namespace = namespace.clone();
         async move {
@@ -36,7 +36,7 @@ async fn availability(bench: Bench, namespace: Namespace) {
     fail("x-0-g-2-b", 0).await;
     namespace.until_field(CLIQUES, "x-0-a", "/status/readyReplicas", json!(1)).await;
     namespace.until_field(GROUPS, "x-0-g", "/status/availableReplicas", json!(2)).await;
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     available(1).await;
     fail("x-0-g-0-b", 0).await;
     namespace.until_field(GROUPS, "x-0-g", "/status/availableReplicas", json!(1)).await;
@@ -47,7 +47,7 @@ async fn availability(bench: Bench, namespace: Namespace) {
     assert_eq!(namespace.object(SETS, "x")["status"]["replicas"], 2);
 }
 
-async fn breach(_: Bench, namespace: Namespace) {
+async fn breach(_: Fixture, namespace: Namespace) {
     let mut lost = set("x", &[clique("a", 2)], &[]);
     let pod_spec = &mut lost["spec"]["template"]["cliques"][0]["spec"]["podSpec"];
     pod_spec["nodeSelector"] = json!({ "no": "such-node" });
@@ -89,11 +89,11 @@ async fn breach(_: Bench, namespace: Namespace) {
     told("y-0-a", "MinAvailableBreached", "True", "InsufficientReadyPods").await;
 }
 
-async fn service(bench: Bench, namespace: Namespace) {
+async fn service(fixture: Fixture, namespace: Namespace) {
     let mut hidden = small("x");
     hidden["spec"]["template"]["headlessServiceConfig"] =
         json!({ "publishNotReadyAddresses": false });
-    bench.deploy(&namespace, &hidden, 5).await;
+    fixture.deploy(&namespace, &hidden, 5).await;
     let spec = namespace.object(SERVICES, "x-0")["spec"].clone();
     assert_eq!(spec["clusterIP"], "None");
     assert_eq!(spec["ports"], json!(null));
@@ -110,10 +110,10 @@ async fn service(bench: Bench, namespace: Namespace) {
     namespace.until_field(SERVICES, "x-0", "/spec/publishNotReadyAddresses", json!(true)).await;
 }
 
-async fn template(bench: Bench, namespace: Namespace) {
+async fn template(fixture: Fixture, namespace: Namespace) {
     let mut patient = small("x");
     patient["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
-    bench.deploy(&namespace, &patient, 5).await;
+    fixture.deploy(&namespace, &patient, 5).await;
     let pods = namespace.names(PODS);
 
     let images: Vec<Value> = (0..3)
@@ -127,7 +127,7 @@ async fn template(bench: Bench, namespace: Namespace) {
     for clique in ["x-0-router", "x-0-decode-0-leader", "x-0-decode-1-worker"] {
         namespace.until_field(CLIQUES, clique, image, json!("new")).await;
     }
-    bench.world.settled(&bench.mirror).await;
+    fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(PODS), pods, "pods stay until somebody deletes them");
     let old = name_of(&super::pod(&namespace, "x-0-decode-1-worker", 0));
     namespace.delete(PODS, &old).await;

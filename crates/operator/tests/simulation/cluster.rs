@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::api::Api;
-use super::judge::{had_reason, is_ready, unsettled};
+use grove_testbed::invariants::{delete_is_justified, is_ready, not_converged};
 
 /// On pods that never become ready.
 pub const BROKEN: &str = "test/broken";
 const TICK: Duration = Duration::from_millis(100);
 const START: i64 = 1_800_000_000;
 
-pub struct Cluster {
+pub struct SimulatedCluster {
     pub api: Api,
     pub clock: Clock,
     /// Pods that each node has room for; a node that is down has none.
@@ -41,7 +41,7 @@ pub struct Cluster {
     seen: (u64, Vec<usize>),
 }
 
-impl Cluster {
+impl SimulatedCluster {
     pub async fn new(nodes: &[usize]) -> Self {
         Self::with_skew(nodes, 0).await
     }
@@ -130,7 +130,7 @@ impl Cluster {
             if change.verb == "delete" && ["pods", "podcliques"].contains(&change.plural.as_str()) {
                 let among: Vec<&Value> = change.among.iter().collect();
                 let at = change.at + SignedDuration::from_secs(self.skew);
-                let had_reason = had_reason(&change.before, &among, at);
+                let had_reason = delete_is_justified(&change.before, &among, at);
                 assert!(had_reason, "deleted what is wanted, current and well: {}", change.before);
                 self.deleted.push(change.before);
             }
@@ -260,7 +260,7 @@ impl Cluster {
                 continue;
             }
             version = self.api.version();
-            match self.api.look(unsettled) {
+            match self.api.look(not_converged) {
                 None => return,
                 Some(what) => reason = what,
             }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::cluster::Cluster;
-use super::judge::{is_ready, label};
+use super::cluster::SimulatedCluster;
 use super::{clique, deleted, set, settled, small, story, told, uids};
+use grove_testbed::invariants::{is_ready, label};
 
-fn status(cluster: &Cluster, plural: &str, name: &str) -> Value {
+fn status(cluster: &SimulatedCluster, plural: &str, name: &str) -> Value {
     cluster.api.get(plural, name).unwrap()["status"].clone()
 }
 
@@ -23,7 +23,7 @@ fn image(mut clique: Value, image: &str) -> Value {
 #[test]
 fn refused_pods_are_tried_again_with_growing_delays_and_reported_on_the_set() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.api.refuse_image(Some("bad"));
         cluster.create(set(1, &[image(clique("a", 3, 3), "bad"), clique("b", 1, 1)], &[]));
         cluster.run(5).await;
@@ -57,7 +57,7 @@ fn refused_pods_are_tried_again_with_growing_delays_and_reported_on_the_set() {
         assert_eq!(condition(&set, "Ready")["reason"], "AllReplicasAvailable");
     });
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.api.refuse_image(Some("bad"));
         cluster.create(set(1, &[image(clique("a", 3, 3), "bad")], &[]));
         cluster.run(60).await;
@@ -99,7 +99,7 @@ fn sharing() -> Value {
     a
 }
 
-fn create_template(cluster: &Cluster) {
+fn create_template(cluster: &SimulatedCluster) {
     cluster.api.create(
         "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
         json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
@@ -110,7 +110,7 @@ fn create_template(cluster: &Cluster) {
 #[test]
 fn a_gang_that_lacks_a_claim_releases_nobody_and_its_cliques_report() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(set(1, &[sharing(), clique("b", 1, 1)], &[]));
         cluster.run(10).await;
         for pod in cluster.api.all("pods") {
@@ -135,7 +135,7 @@ fn a_gang_that_lacks_a_claim_releases_nobody_and_its_cliques_report() {
 #[test]
 fn a_replica_that_lacks_a_claim_is_terminated_when_it_loses_its_minimum() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         create_template(&cluster);
         let mut one = set(1, &[clique("a", 2, 2)], &[]);
         one["spec"]["template"]["resourceSharing"] =
@@ -156,7 +156,7 @@ fn a_replica_that_lacks_a_claim_is_terminated_when_it_loses_its_minimum() {
 #[test]
 fn an_idle_cluster_reports_within_moments() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         // Nothing is ready for a while.
         cluster.start_up_seconds = 5;
         cluster.create(small(1));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::cluster::Cluster;
-use super::judge::{is_ready, label};
+use super::cluster::SimulatedCluster;
 use super::{clique, deleted, group, set, small, story, told, uids};
+use grove_testbed::invariants::{is_ready, label};
 
 /// The termination delay of all sets here, in seconds.
 const DELAY: u64 = 10;
@@ -41,13 +41,13 @@ impl Shape {
     }
 }
 
-fn pods(cluster: &Cluster, clique: &str) -> Vec<String> {
+fn pods(cluster: &SimulatedCluster, clique: &str) -> Vec<String> {
     let pods = cluster.api.all("pods");
     let of_clique = pods.iter().filter(|pod| label(pod, "grove.io/podclique") == clique);
     of_clique.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn until_up(cluster: &mut Cluster) {
+async fn until_up(cluster: &mut SimulatedCluster) {
     for _ in 0..600 {
         let pods = cluster.api.all("pods");
         if pods.len() >= 2 && pods.iter().all(is_ready) {
@@ -58,7 +58,7 @@ async fn until_up(cluster: &mut Cluster) {
     panic!("not up\n{}", cluster.summary());
 }
 
-fn condition(cluster: &Cluster, clique: &str, type_: &str) -> Value {
+fn condition(cluster: &SimulatedCluster, clique: &str, type_: &str) -> Value {
     let clique = cluster.api.get("podcliques", clique).unwrap();
     let conditions = clique["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|one| one["type"] == type_).unwrap_or_default()
@@ -96,7 +96,7 @@ fn the_clock_of_the_operator_may_be_ahead_or_behind() {
 /// Pods are up for so many ticks, then one never runs again.
 async fn up_and_lost(shape: Shape, up_for: u32, restart: Restart, skew: i64) {
     let what = format!("{shape:?}, up for {up_for} ticks, {restart:?}, skew {skew}");
-    let mut cluster = Cluster::with_skew(&[100], skew).await;
+    let mut cluster = SimulatedCluster::with_skew(&[100], skew).await;
     cluster.create(shape.set());
     until_up(&mut cluster).await;
     for _ in 0..up_for {
@@ -143,7 +143,7 @@ fn what_starts_slowly_is_left_alone() {
 /// Containers run and are not ready for so long; then the set is up, loses everything, is terminated, and
 /// starts as slowly again.
 async fn slow_start(shape: Shape, seconds: u64, skew: i64) {
-    let mut cluster = Cluster::with_skew(&[100], skew).await;
+    let mut cluster = SimulatedCluster::with_skew(&[100], skew).await;
     cluster.start_up_seconds = seconds;
     cluster.create(shape.set());
     cluster.run(seconds).await;
@@ -167,7 +167,7 @@ async fn slow_start(shape: Shape, seconds: u64, skew: i64) {
 #[test]
 fn what_is_up_for_a_moment_without_any_status_of_it_is_remembered() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.start_up_seconds = 1_000;
         cluster.create(set(1, &[clique("a", 2, 2)], &[]));
         cluster.run(4).await;
@@ -197,7 +197,7 @@ fn what_is_up_for_a_moment_without_any_status_of_it_is_remembered() {
 #[test]
 fn a_termination_keeps_the_replicas_that_cliques_and_groups_were_scaled_to() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(small(1));
         cluster.until_settled(60).await;
         cluster.api.edit("podcliquescalinggroups", "x-0-g", |group| {
@@ -231,7 +231,7 @@ fn a_termination_keeps_the_replicas_that_cliques_and_groups_were_scaled_to() {
 fn a_termination_that_is_interrupted_deletes_each_clique_once() {
     for ticks in 8..24 {
         story(async {
-            let mut cluster = Cluster::new(&[100]).await;
+            let mut cluster = SimulatedCluster::new(&[100]).await;
             cluster.create(small(1));
             cluster.until_settled(60).await;
             let first = uids(&cluster);
@@ -259,7 +259,7 @@ fn a_termination_that_is_interrupted_deletes_each_clique_once() {
 #[test]
 fn a_termination_goes_on_when_its_groups_report_something_else_meanwhile() {
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(small(1));
         cluster.until_settled(60).await;
         let first = uids(&cluster);
@@ -268,7 +268,7 @@ fn a_termination_goes_on_when_its_groups_report_something_else_meanwhile() {
         }
         cluster.run(DELAY - 2).await;
         cluster.api.slow_down(Duration::from_millis(300));
-        let is_announced = |cluster: &Cluster| {
+        let is_announced = |cluster: &SimulatedCluster| {
             let group = cluster.api.get("podcliquescalinggroups", "x-0-g").unwrap();
             let conditions = group["status"]["conditions"].as_array().unwrap().clone();
             conditions.iter().any(|one| one["type"] == "GangTerminationInProgress")
@@ -295,7 +295,7 @@ fn a_termination_goes_on_when_its_groups_report_something_else_meanwhile() {
 
 #[test]
 fn objects_without_the_record_are_judged_by_their_other_conditions() {
-    let forget = |cluster: &Cluster| {
+    let forget = |cluster: &SimulatedCluster| {
         for (plural, name) in [("podcliques", "x-0-g-0-a"), ("podcliquescalinggroups", "x-0-g")] {
             cluster.api.edit(plural, name, |one| {
                 let conditions = one["status"]["conditions"].as_array_mut().unwrap();
@@ -304,7 +304,7 @@ fn objects_without_the_record_are_judged_by_their_other_conditions() {
         }
     };
     story(async {
-        let mut cluster = Cluster::new(&[100]).await;
+        let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(Shape::Member.set());
         cluster.until_settled(60).await;
         cluster.run(10).await;
@@ -318,7 +318,7 @@ fn objects_without_the_record_are_judged_by_their_other_conditions() {
         assert!(first.is_disjoint(&uids(&cluster)), "it was up");
     });
     story(async {
-        let mut cluster = Cluster::new(&[0]).await;
+        let mut cluster = SimulatedCluster::new(&[0]).await;
         cluster.create(Shape::Member.set());
         cluster.run(10).await;
         cluster.kill();

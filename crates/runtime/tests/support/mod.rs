@@ -1,5 +1,4 @@
-//! What the tests on the real control plane share: a cluster per test binary, a proxy that can be
-//! cut, and a cache to watch.
+//! What the tests of the runtime on the real control plane share: a proxy that can be cut, and a cache to watch.
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
@@ -16,35 +15,27 @@ use grove_runtime::store::Store;
 use grove_runtime::view::MetaView;
 use grove_runtime::watch::{Selection, WatchConfig};
 use grove_runtime::write::{Precondition, Propagation, Verb, Write, Writer, Written};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use grove_testbed::cluster::{client_of, config_of};
+use grove_testbed::in_time;
+use kube::Client;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use xtask::cluster::{Cluster, Options, Parts, User};
+use xtask::cluster::{Cluster, Options, Parts};
 
 pub const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
-
-/// Longer than anything here takes; a test that needs it has failed.
-pub const DEADLINE: Duration = Duration::from_secs(60);
 
 pub fn api_server() -> Cluster {
     Cluster::start(Options { parts: Parts::ApiServer, ..Options::default() }).unwrap()
 }
 
-pub async fn config(user: &User) -> Config {
-    let kubeconfig = Kubeconfig::read_from(user.kubeconfig()).unwrap();
-    let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap()
-}
-
 pub async fn client(cluster: &Cluster) -> Client {
-    grove_runtime::client::client(config(cluster.admin()).await, "grove-test").unwrap()
+    client_of(cluster.admin()).await
 }
 
 /// A client whose connections go through `proxy`.
 pub async fn client_through(cluster: &Cluster, proxy: &Proxy) -> Client {
-    let mut config = config(cluster.admin()).await;
+    let mut config = config_of(cluster.admin()).await;
     config.cluster_url = format!("https://127.0.0.1:{}", proxy.port).parse().unwrap();
     grove_runtime::client::client(config, "grove-test").unwrap()
 }
@@ -55,12 +46,6 @@ pub fn env() -> Env {
 
 pub fn writer(client: Client, env: &Env) -> Writer {
     Writer::new(client, env, Leadership::without_election(), "grove-test")
-}
-
-/// Waits, at most until the deadline.
-pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = Clock::system().timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|| panic!("{what}: not within {} s", DEADLINE.as_secs()))
 }
 
 // === Config maps ===

@@ -1,51 +1,65 @@
-//! What the cases of a table have in common.
+//! What the rules of a table share: the cluster, the live copy of its objects, and the requests of the process
+//! under test.
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::World;
-use super::cases::Case;
-use super::kinds::{self, Kind, PODS, SETS};
-use super::mirror::{Mirror, Namespace, name_of, send};
-use super::requests::{Requests, Sent};
+use crate::cluster::TestCluster;
+use crate::kinds::{self, Kind, PODS, SETS};
+use crate::mirror::{Mirror, Namespace, name_of, send};
+use crate::requests::Requests;
+use crate::table::{self, Row, Selected};
 
-/// What a case works with.
+/// What a rule is checked with.
 #[derive(Clone)]
-pub struct Bench {
-    pub world: Arc<World>,
+pub struct Fixture {
+    pub cluster: Arc<TestCluster>,
     pub mirror: Arc<Mirror>,
     pub requests: Requests,
 }
 
-/// What must be so, and what shows it.
-pub type Rule = (&'static str, fn(Bench, Namespace) -> BoxFuture<'static, ()>);
-
-/// A case for each rule. Its namespace is called after its place in the table.
-pub fn cases<'a>(bench: &Bench, rules: impl Iterator<Item = &'a Rule>) -> Vec<Case> {
-    let case = |(number, (what, rule)): (usize, &'a Rule)| -> Case {
-        let (bench, rule) = (bench.clone(), *rule);
-        let case = async move {
-            let namespace = bench.mirror.new_namespace(&format!("case-{number}")).await;
-            rule(bench, namespace).await;
-        };
-        (what, case.boxed())
-    };
-    rules.enumerate().map(case).collect()
+/// A rule, and the check that shows it. [`rules!`](crate::rules) makes tables of them.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Path of the check, which selects the rule.
+    pub name: &'static str,
+    /// The rule.
+    pub sentence: &'static str,
+    pub check: fn(Fixture, Namespace) -> BoxFuture<'static, ()>,
 }
 
-impl Bench {
-    pub async fn new(world: Arc<World>, requests: Requests) -> Self {
-        Self::watching(world, requests, &kinds::ALL).await
+/// The rules to check, or none when the test has nothing to do.
+pub fn select(tables: &[&[Rule]]) -> Option<Selected<Rule>> {
+    let rules = tables.iter().copied().flatten().copied();
+    table::select(rules, |rule| format!("{}: {}", rule.name, rule.sentence))
+}
+
+impl Fixture {
+    pub async fn new(cluster: Arc<TestCluster>, requests: Requests) -> Self {
+        Self::watching(cluster, requests, &kinds::ALL).await
     }
 
-    /// The same with other kinds to look at.
-    pub async fn watching(world: Arc<World>, requests: Requests, kinds: &[Kind]) -> Self {
-        let mirror = Arc::new(world.mirror_of(kinds).await);
-        Self { world, mirror, requests }
+    /// A fixture whose copy has these kinds.
+    pub async fn watching(cluster: Arc<TestCluster>, requests: Requests, kinds: &[Kind]) -> Self {
+        let mirror = Arc::new(cluster.mirror_of(kinds).await);
+        Self { cluster, mirror, requests }
+    }
+
+    /// A row for each rule. Row `n` has the namespace `row-n`.
+    pub fn rows(&self, rules: &[Rule]) -> Vec<Row> {
+        let row = |(number, rule): (usize, &Rule)| {
+            let (fixture, rule) = (self.clone(), *rule);
+            let name = format!("{}: {}", rule.name, rule.sentence);
+            let run = async move {
+                let namespace = fixture.mirror.new_namespace(&format!("row-{number}")).await;
+                (rule.check)(fixture, namespace).await;
+            };
+            Row { name, run: Box::pin(run) }
+        };
+        rules.iter().enumerate().map(row).collect()
     }
 
     /// A node with places that only pods who ask for them take.
@@ -71,24 +85,6 @@ impl Bench {
     pub async fn deploy(&self, namespace: &Namespace, set: &Value, pods: usize) {
         namespace.create(SETS, set).await;
         namespace.until_complete(pods).await;
-    }
-
-    /// Waits until the operator has nothing to do in a namespace.
-    pub async fn quiet(&self, namespace: &Namespace) {
-        let is_here = |sent: &Sent| sent.is_in(&namespace.name);
-        self.world.quiet(&self.mirror, &self.requests, is_here).await;
-    }
-
-    /// What the operator writes in a quiet namespace because of something, until it is quiet again.
-    pub async fn writes(
-        &self,
-        namespace: &Namespace,
-        act: impl Future<Output = ()>,
-    ) -> Vec<String> {
-        let mark = self.requests.mark();
-        act.await;
-        self.quiet(namespace).await;
-        self.requests.writes_since(mark, |sent| sent.is_in(&namespace.name))
     }
 }
 
@@ -132,12 +128,17 @@ pub async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: i32)
     namespace.patch(kind, &format!("{name}/scale"), patch).await;
 }
 
-/// Turns an async function into an entry of a table.
+/// Makes a table of rules: `"the rule": check,` where the check is an async function of a [`Fixture`] and a
+/// [`Namespace`].
+#[macro_export]
 macro_rules! rules {
-    ($($what:literal: $rule:ident,)*) => {
-        pub(crate) const RULES: &[crate::support::bench::Rule] = &[
-            $(($what, |bench, namespace| futures::FutureExt::boxed($rule(bench, namespace))),)*
+    ($($sentence:literal: $check:ident,)*) => {
+        pub(crate) const RULES: &[$crate::fixture::Rule] = &[
+            $($crate::fixture::Rule {
+                name: concat!(module_path!(), "::", stringify!($check)),
+                sentence: $sentence,
+                check: |fixture, namespace| Box::pin($check(fixture, namespace)),
+            },)*
         ];
     };
 }
-pub(crate) use rules;

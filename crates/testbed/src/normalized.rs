@@ -1,5 +1,5 @@
-//! What a namespace looks like, without what differs from run to run: uids, times, versions, random
-//! names and nodes. Two runs that should end alike have equal pictures.
+//! The objects of a namespace without values that differ between runs: uids, times, versions, random names and
+//! nodes. Two runs that should end with the same state have equal normalized objects.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,38 +7,37 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::mirror::text;
+use crate::mirror::text;
 
-/// Objects by kind and name; pods by kind and host name.
-pub type Picture = BTreeMap<String, Value>;
+/// Normalized objects by kind and name; pods by kind and host name.
+pub type Normalized = BTreeMap<String, Value>;
 
-/// The picture of the objects of a namespace. What Kubernetes puts into every namespace is left out,
-/// and events are.
-pub fn picture<'a>(
+/// Normalizes the objects of a namespace, without events and what Kubernetes puts into every namespace.
+pub fn normalize<'a>(
     namespace: &str,
     objects: impl Iterator<Item = &'a Arc<Value>> + Clone,
-) -> Picture {
+) -> Normalized {
     let mask = Mask {
         namespace,
         titles: objects.clone().map(|object| (text(uid(object)), title(object))).collect(),
         hosts: objects.clone().filter_map(|object| Some((name(object), host(object)?))).collect(),
     };
-    let mut picture = Picture::new();
+    let mut normalized = Normalized::new();
     let of_kubernetes = |object: &Value| ["default", "kubernetes"].contains(&name(object));
     let shown = |object: &Value| !of_kubernetes(object) && object["kind"] != "Event";
     for object in objects.filter(|object| shown(object)) {
         let title = title(object);
         let twins = (2..).map(|number| format!("{title} ({number})"));
         let free = std::iter::once(title.clone()).chain(twins);
-        let key = free.into_iter().find(|key| !picture.contains_key(key));
-        picture.extend(key.map(|key| (key, mask.object(object))));
+        let key = free.into_iter().find(|key| !normalized.contains_key(key));
+        normalized.extend(key.map(|key| (key, mask.object(object))));
     }
-    picture
+    normalized
 }
 
-/// The picture without the mark of cliques that replace deleted ones, which look the same otherwise.
-pub fn without_recreated_marks(mut picture: Picture) -> Picture {
-    for object in picture.values_mut() {
+/// The objects without the annotation of cliques that replace deleted ones, their only difference.
+pub fn without_recreated_marks(mut normalized: Normalized) -> Normalized {
+    for object in normalized.values_mut() {
         let Some(metadata) = object["metadata"].as_object_mut() else { continue };
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
         let removed = annotations.and_then(|all| all.remove("grove.io/recreated").map(|_| all));
@@ -46,23 +45,23 @@ pub fn without_recreated_marks(mut picture: Picture) -> Picture {
             metadata.remove("annotations");
         }
     }
-    picture
+    normalized
 }
 
-/// How a picture differs from the expected one, line by line.
-pub fn difference(expected: &Picture, seen: &Picture) -> String {
+/// How objects differ from the expected ones, line by line.
+pub fn difference(expected: &Normalized, actual: &Normalized) -> String {
     let mut text = String::new();
     for (key, object) in expected {
-        match seen.get(key) {
+        match actual.get(key) {
             None => writeln!(text, "  {key}: missing").unwrap(),
-            Some(seen) if seen != object => {
-                let changes = json_patch::diff(object, seen);
+            Some(actual) if actual != object => {
+                let changes = json_patch::diff(object, actual);
                 writeln!(text, "  {key}: {}", json!(changes)).unwrap();
             }
             Some(_) => {}
         }
     }
-    for key in seen.keys().filter(|key| !expected.contains_key(*key)) {
+    for key in actual.keys().filter(|key| !expected.contains_key(*key)) {
         writeln!(text, "  {key}: not expected").unwrap();
     }
     text
@@ -105,8 +104,8 @@ impl Mask<'_> {
                 let keys = object["data"].as_object().into_iter().flat_map(Map::keys);
                 object["data"] = keys.cloned().collect();
             }
-            // What the autoscaler finds out depends on when it looked; which device a claim gets, and
-            // which pods use it, are up to the scheduler.
+            // The status of an autoscaler depends on when it sampled; the scheduler chooses the device of a
+            // claim and the pods that use it.
             "HorizontalPodAutoscaler" | "ResourceClaim" => object["status"] = Value::Null,
             _ => {}
         }
@@ -149,7 +148,7 @@ impl Mask<'_> {
             }
             references.sort_by_key(Value::to_string);
         }
-        // Tells at which of the writes of its references the gang was complete.
+        // Depends on which write of the references completed the gang.
         let conditions = gang["status"]["conditions"].as_array_mut().into_iter().flatten();
         for condition in conditions.filter_map(Value::as_object_mut) {
             condition.remove("observedGeneration");

@@ -1,8 +1,8 @@
-//! A live copy of what the API server has, to wait on.
+//! A live copy of the objects of the API server, to wait on.
 //!
-//! One watch per kind for all namespaces. Whoever waits is woken by changes in its own namespace,
-//! and fails after the deadline with what it saw last. Every version that went by is kept, so that
-//! an order of events can be checked afterwards.
+//! It has one watch per kind for all namespaces. A wait wakes on changes in its own namespace, and fails after
+//! the deadline with the last state. The copy keeps every version of an object, so that a test can check the
+//! order of changes afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::DEADLINE;
-use super::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, Kind, PODS, SETS};
-use super::picture::{Picture, difference, picture, without_recreated_marks};
+use crate::DEADLINE;
+use crate::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, Kind, PODS, SETS};
+use crate::normalized::{Normalized, difference, normalize, without_recreated_marks};
 
-/// What is known of one namespace.
+/// The objects of one namespace.
 #[derive(Default)]
 pub struct State {
     pub objects: BTreeMap<(Kind, String), Arc<Value>>,
-    /// Every version ever seen, in the order in which its kind went through it.
+    /// Every observed version; those of one kind are in their order.
     pub history: Vec<(Kind, Arc<Value>)>,
-    /// Places in the history of versions with which their objects were gone.
+    /// Indices in the history of the last versions of deleted objects.
     pub gone: BTreeSet<usize>,
 }
 
@@ -42,7 +42,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Lists everything of these kinds and follows it from there.
+    /// Lists all objects of these kinds and watches them from there.
     pub async fn start(client: Client, kinds: &[Kind]) -> Self {
         let namespaces = Namespaces::default();
         let mut watches = Vec::new();
@@ -81,8 +81,7 @@ impl Mirror {
     }
 }
 
-/// Lists a kind. That a CRD is established does not mean that its objects can be read already, and nothing
-/// can be watched that says so.
+/// Lists a kind. The objects of an established CRD may still be unreadable, and no watch shows when that ends.
 async fn list(client: &Client, kind: Kind) -> Value {
     let clock = Clock::system();
     let listed = async {
@@ -119,12 +118,12 @@ fn note(namespaces: &Namespaces, kind: Kind, object: Value, gone: bool) {
     });
 }
 
-/// Follows a kind. Whoever reads too slowly is cut off by the API server, and goes on from there.
+/// Watches a kind. The API server ends the watch of a slow reader, which continues where it was.
 async fn follow(client: Client, namespaces: Namespaces, kind: Kind, mut version: String) {
     loop {
         let path = format!("{}?watch=true&resourceVersion={version}", kind.everywhere());
         let request = Request::get(path).body(Vec::new()).unwrap();
-        // Without the API server there is nothing to follow.
+        // The API server has stopped.
         let Ok(events) = client.request_events::<Value>(request).await else { return };
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.try_next().await.unwrap() {
@@ -170,7 +169,7 @@ fn version_of(object: &Value) -> u64 {
 
 // === one namespace ===
 
-/// One namespace: what is in it, and ways to change it that end when the copy has the change.
+/// One namespace: its objects, and writes that return when the copy has observed them.
 #[derive(Clone)]
 pub struct Namespace {
     pub name: String,
@@ -184,7 +183,7 @@ impl Namespace {
         &self.client
     }
 
-    /// Waits until something is so; fails with what was seen last.
+    /// Waits until `done` returns something; fails with the last state.
     pub async fn until<T>(&self, what: &str, mut done: impl FnMut(&State) -> Option<T>) -> T {
         let mut state = self.state.subscribe();
         let found = async {
@@ -225,13 +224,13 @@ impl Namespace {
         self.until_is(&what, |state| state.get(kind, name).is_none()).await;
     }
 
-    /// Waits until everything that is there is complete, and this many pods are.
+    /// Waits until all objects are complete and there are so many pods.
     pub async fn until_complete(&self, pods: usize) {
         let what = format!("everything is complete, with {pods} pods");
         self.until_is(&what, |state| state.is_complete() && state.of(PODS).len() == pods).await;
     }
 
-    /// Waits until the phases of all gangs follow from their pods, which is reported last.
+    /// Waits until all gangs are Running, which the operator reports last.
     pub async fn until_gangs_run(&self) {
         self.until_is("all gangs are Running", |state| {
             state.of(GANGS).iter().all(|gang| gang["status"]["phase"] == "Running")
@@ -239,37 +238,37 @@ impl Namespace {
         .await;
     }
 
-    /// Waits until the namespace looks as it should; fails with the difference. Whether a PodClique replaced an
-    /// earlier one does not count.
-    pub async fn until_like(&self, what: &str, expected: &Picture) {
+    /// Waits until the normalized objects are the expected ones; fails with the difference. It ignores whether a
+    /// PodClique replaced an earlier one.
+    pub async fn until_equal(&self, what: &str, expected: &Normalized) {
         let expected = &without_recreated_marks(expected.clone());
         let mut state = self.state.subscribe();
         let found = async {
-            let seen = |state: &State| without_recreated_marks(self.picture_of(state));
-            while seen(&state.borrow_and_update()) != *expected {
+            let actual = |state: &State| without_recreated_marks(self.normalize(state));
+            while actual(&state.borrow_and_update()) != *expected {
                 state.changed().await.unwrap();
             }
         };
         if Clock::system().timeout(DEADLINE, found).await.is_none() {
-            let seen = difference(expected, &without_recreated_marks(self.picture()));
-            panic!("{}: not within {} s: {what}:\n{seen}", self.name, DEADLINE.as_secs());
+            let difference = difference(expected, &without_recreated_marks(self.normalized()));
+            panic!("{}: not within {} s: {what}:\n{difference}", self.name, DEADLINE.as_secs());
         }
     }
 
-    /// What is there, without what differs from run to run.
-    pub fn picture(&self) -> Picture {
-        self.picture_of(&self.state.borrow())
+    /// The objects without values that differ between runs.
+    pub fn normalized(&self) -> Normalized {
+        self.normalize(&self.state.borrow())
     }
 
-    fn picture_of(&self, state: &State) -> Picture {
-        picture(&self.name, state.objects.values())
+    fn normalize(&self, state: &State) -> Normalized {
+        normalize(&self.name, state.objects.values())
     }
 
     pub fn look<T>(&self, at: impl FnOnce(&State) -> T) -> T {
         at(&self.state.borrow())
     }
 
-    /// An object that is there.
+    /// An object that has to exist.
     pub fn object(&self, kind: Kind, name: &str) -> Arc<Value> {
         let found = self.look(|state| state.get(kind, name).cloned());
         found.unwrap_or_else(|| panic!("{}: there is no {} {name}", self.name, kind.name))
@@ -293,8 +292,7 @@ impl Namespace {
         Ok(created)
     }
 
-    /// Changes an object by a merge patch, or by a JSON patch if it is a list. The name may go on
-    /// with a subresource: `demo/scale`.
+    /// Sends a merge patch, or a JSON patch if it is a list. The name may include a subresource: `demo/scale`.
     pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Value {
         let patched = self.try_patch(kind, name, patch).await;
         patched.unwrap_or_else(|refusal| panic!("{}: {name}: {refusal}", self.name))
@@ -348,7 +346,7 @@ impl State {
         self.of(kind).into_iter().map(|object| name_of(object)).collect()
     }
 
-    /// The pods of a PodClique that stay, by host name.
+    /// The pods of a PodClique that are not terminating, by host name.
     pub fn pods_of(&self, clique: &str) -> BTreeMap<String, Arc<Value>> {
         let pods = self.of(PODS).into_iter().filter(|pod| {
             pod["metadata"]["deletionTimestamp"].is_null()
@@ -357,13 +355,13 @@ impl State {
         pods.map(|pod| (text(&pod["spec"]["hostname"]).to_owned(), pod.clone())).collect()
     }
 
-    /// How many objects of a kind there have been.
+    /// How many objects of a kind have existed so far.
     pub fn ever(&self, kind: Kind) -> usize {
         let all = self.history.iter().filter(|(of, _)| *of == kind);
         all.map(|(_, object)| text(&object["metadata"]["uid"])).collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether there are no children of sets.
+    /// Whether there are no sets and no objects that the operator manages.
     pub fn is_empty(&self) -> bool {
         let managed = |object: &Value| {
             object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "grove-operator"
@@ -371,7 +369,7 @@ impl State {
         self.of(SETS).is_empty() && !self.objects.values().any(|object| managed(object))
     }
 
-    /// Whether all sets say that they are complete, all their parts do, and nothing is going.
+    /// Whether the status of all sets and their children reports completeness, and nothing is terminating.
     pub fn is_complete(&self) -> bool {
         let staying = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
         let current = |object: &Value| {
@@ -406,7 +404,7 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
     conditions.into_iter().find(|one| one["type"] == type_).unwrap_or(&Value::Null)
 }
 
-/// A line for each object: enough to see what is missing.
+/// A line for each object, enough to find what is missing.
 impl std::fmt::Display for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for event in self.of(EVENTS) {
@@ -416,7 +414,7 @@ impl std::fmt::Display for State {
                     [&about["name"], &event["reason"], &event["message"]].map(text);
                 let [version, time] =
                     [&event["metadata"]["resourceVersion"], &event["lastTimestamp"]].map(text);
-                writeln!(f, "  {time} {version} {name} tells {reason}: {message}")?;
+                writeln!(f, "  {time} {version} {name} {reason}: {message}")?;
             }
         }
         for ((kind, name), object) in self.objects.iter().filter(|((kind, _), _)| *kind != EVENTS) {

@@ -1,4 +1,4 @@
-//! Everything that an operator sends, as its client sees it.
+//! The requests that a process sends.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tower::BoxError;
 
-use super::DEADLINE;
+use crate::DEADLINE;
 
 /// A request without its body.
 #[derive(Clone, Debug)]
@@ -55,25 +55,17 @@ impl std::fmt::Display for Sent {
 
 type Choice = Box<dyn Fn(&Sent) -> bool + Send>;
 
-/// What an operator has sent so far.
-#[derive(Clone)]
+/// The recorded requests of a process.
+#[derive(Clone, Default)]
 pub struct Requests {
     all: Arc<watch::Sender<Vec<Sent>>>,
-    /// Which requests get lost on their way.
+    /// Which requests get lost.
     choice: Arc<Mutex<Option<Choice>>>,
     lost: Arc<watch::Sender<Vec<Request<Vec<u8>>>>>,
 }
 
 impl Requests {
-    pub fn new() -> Self {
-        Self {
-            all: Arc::new(watch::channel(Vec::new()).0),
-            choice: Arc::default(),
-            lost: Arc::new(watch::channel(Vec::new()).0),
-        }
-    }
-
-    /// A client that sends through `client` and is listened to.
+    /// A client that records every request and sends it through `client`.
     pub fn of(&self, client: Client) -> Client {
         let requests = self.clone();
         let namespace = client.default_namespace().to_owned();
@@ -85,7 +77,7 @@ impl Requests {
                 requests.all.send_modify(|all| all.push(sent));
                 if is_lost {
                     requests.keep(request).await?;
-                    // Whoever sent it never hears of it again.
+                    // The sender gets no answer.
                     return std::future::pending().await;
                 }
                 client.send(request).await.map_err(BoxError::from)
@@ -105,13 +97,12 @@ impl Requests {
         Ok(())
     }
 
-    /// From now on these requests get no answer and do not arrive, until somebody sends them after
-    /// all.
+    /// From now on these requests do not arrive and get no answer. [`Self::take_lost`] returns them.
     pub fn lose(&self, choice: impl Fn(&Sent) -> bool + Send + 'static) {
         *self.choice.lock().unwrap() = Some(Box::new(choice));
     }
 
-    /// Waits until this many requests are lost, and takes them.
+    /// Waits until so many requests are lost, and takes them.
     pub async fn take_lost(&self, count: usize) -> Vec<Request<Vec<u8>>> {
         let mut lost = self.lost.subscribe();
         let enough = lost.wait_for(|lost| lost.len() >= count);
@@ -120,17 +111,22 @@ impl Requests {
         self.lost.send_replace(Vec::new())
     }
 
-    /// A moment to count from.
+    /// The number of requests so far, to count from.
     pub fn mark(&self) -> usize {
         self.all.borrow().len()
     }
 
-    /// Everything since a moment.
+    /// Waits until so many requests were sent in all.
+    pub async fn until_mark(&self, mark: usize) {
+        drop(self.all.subscribe().wait_for(|all| all.len() >= mark).await.unwrap());
+    }
+
+    /// The requests since a mark.
     pub fn since(&self, mark: usize) -> Vec<Sent> {
         self.all.borrow()[mark..].to_vec()
     }
 
-    /// The writes since a moment that a choice is interested in.
+    /// The chosen writes since a mark.
     pub fn writes_since(&self, mark: usize, choice: impl Fn(&Sent) -> bool) -> Vec<String> {
         let since = self.since(mark);
         since.iter().filter(|sent| sent.is_write() && choice(sent)).map(Sent::to_string).collect()
@@ -141,7 +137,7 @@ impl Requests {
         drop(self.all.subscribe().wait_for(|all| all.iter().any(&is)).await.unwrap());
     }
 
-    /// Waits until this many writes were sent since a moment.
+    /// Waits until so many writes were sent since a mark.
     pub async fn until_writes(&self, mark: usize, count: usize) {
         let mut all = self.all.subscribe();
         let writes = |all: &Vec<Sent>| all[mark..].iter().filter(|sent| sent.is_write()).count();

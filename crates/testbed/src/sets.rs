@@ -51,7 +51,7 @@ pub fn sharing(name: &str) -> Value {
     let entry = |name: &str, scope: &str| json!({ "name": name, "scope": scope });
     let template = &mut set["spec"]["template"];
     template["resourceClaimTemplates"] =
-        json!([{ "name": "own", "templateSpec": super::devices::template_spec() }]);
+        json!([{ "name": "own", "templateSpec": crate::devices::template_spec() }]);
     let mut for_groups = entry("own", "AllReplicas");
     for_groups["filter"] = json!({ "childScalingGroupNames": ["decode"] });
     template["resourceSharing"] = json!([for_groups, entry("beside", "PerReplica")]);

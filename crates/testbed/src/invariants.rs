@@ -1,5 +1,5 @@
-//! What may be deleted, and what rest looks like: the same rules for the simulation and for the real
-//! control plane.
+//! Invariants that tests check in the simulation and on the real control plane: which deletes are justified, and
+//! what a converged set looks like.
 
 use grove_api::PodCliqueSet;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ const GROUP_REPLICA: &str = "grove.io/podcliquescalinggroup-replica-index";
 
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    stays(pod)
+    is_staying(pod)
         && conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
@@ -35,7 +35,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-fn stays(object: &Value) -> bool {
+fn is_staying(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_null()
 }
 
@@ -43,36 +43,36 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-/// Whether the operator had a reason to delete a pod or PodClique, among everything there was at that time.
-/// There is none for a pod that is current and not one too many, and none for a clique that is wanted,
-/// current and in a replica that has lost nothing for long enough.
-pub fn had_reason(deleted: &Value, among: &[&Value], at: Timestamp) -> bool {
+/// Whether the operator had a reason to delete a pod or PodClique, given all objects at that time. It may not
+/// delete an up-to-date pod that is not surplus, nor a desired, up-to-date clique in a replica whose minimum was
+/// not breached for the termination delay.
+pub fn delete_is_justified(deleted: &Value, among: &[&Value], at: Timestamp) -> bool {
     if deleted["kind"] == "Pod" {
-        had_reason_for_pod(deleted, among)
+        pod_delete_is_justified(deleted, among)
     } else {
-        had_reason_for_clique(deleted, among, at)
+        clique_delete_is_justified(deleted, among, at)
     }
 }
 
-fn had_reason_for_pod(deleted: &Value, among: &[&Value]) -> bool {
+fn pod_delete_is_justified(deleted: &Value, among: &[&Value]) -> bool {
     let clique = among.iter().find(|one| uid(one) == owner(deleted));
-    let Some(clique) = clique.filter(|clique| stays(clique)) else { return true };
-    let siblings = among.iter().filter(|one| owner(one) == uid(clique) && stays(one));
+    let Some(clique) = clique.filter(|clique| is_staying(clique)) else { return true };
+    let siblings = among.iter().filter(|one| owner(one) == uid(clique) && is_staying(one));
     let pods = siblings.filter(|one| one["kind"] == "Pod").count();
     let surplus = pods > usize::try_from(number(&clique["spec"]["replicas"])).unwrap();
     surplus || label(deleted, HASH) != label(clique, HASH)
 }
 
-fn had_reason_for_clique(deleted: &Value, among: &[&Value], at: Timestamp) -> bool {
+fn clique_delete_is_justified(deleted: &Value, among: &[&Value], at: Timestamp) -> bool {
     let part_of = label(deleted, "app.kubernetes.io/part-of");
     let is_set = |one: &&&Value| one["kind"] == "PodCliqueSet" && name(one) == part_of;
-    let Some(set) = among.iter().find(is_set).filter(|set| stays(set)) else { return true };
+    let Some(set) = among.iter().find(is_set).filter(|set| is_staying(set)) else { return true };
     if index(deleted, REPLICA) >= set["spec"]["replicas"].as_i64() {
         return true;
     }
     if index(deleted, GROUP_REPLICA).is_some() {
         let group = among.iter().find(|one| uid(one) == owner(deleted));
-        let Some(group) = group.filter(|group| stays(group)) else { return true };
+        let Some(group) = group.filter(|group| is_staying(group)) else { return true };
         if index(deleted, GROUP_REPLICA) >= group["spec"]["replicas"].as_i64() {
             return true;
         }
@@ -107,8 +107,9 @@ fn had_reason_for_clique(deleted: &Value, among: &[&Value], at: Timestamp) -> bo
     among.iter().copied().filter(in_replica).any(|one| outdated(one) || breached(one))
 }
 
-/// What is not as the sets among these objects say, or belongs to nobody.
-pub fn unsettled(all: &[&Value]) -> Option<String> {
+/// The first difference between the sets among these objects and their children, or an orphan; none when all
+/// have converged.
+pub fn not_converged(all: &[&Value]) -> Option<String> {
     let of = |kind: &'static str| all.iter().copied().filter(move |one| one["kind"] == kind);
     for (kind, up) in [
         ("PodCliqueSet", "availableReplicas"),
@@ -116,15 +117,15 @@ pub fn unsettled(all: &[&Value]) -> Option<String> {
         ("PodClique", "readyReplicas"),
     ] {
         let counts = ["replicas", up, "updatedReplicas"];
-        let problem = of(kind).find_map(|one| unsettled_status(one, &counts));
+        let problem = of(kind).find_map(|one| status_not_converged(one, &counts));
         if let Some(problem) = problem {
             return Some(format!("{kind} {problem}"));
         }
     }
-    let mut wanted = 0;
+    let mut desired = 0;
     for set in of("PodCliqueSet") {
         match cliques_of(set, all) {
-            Ok(cliques) => wanted += cliques,
+            Ok(cliques) => desired += cliques,
             Err(problem) => return Some(problem),
         }
     }
@@ -133,15 +134,15 @@ pub fn unsettled(all: &[&Value]) -> Option<String> {
         .iter()
         .find(|one| !owner(one).is_empty() && !all.iter().any(|other| uid(other) == owner(one)));
     if let Some(orphan) = orphan {
-        return Some(format!("{} {} has lost its owner", orphan["kind"], name(orphan)));
+        return Some(format!("{} {} is an orphan", orphan["kind"], name(orphan)));
     }
-    (cliques != wanted).then(|| format!("{cliques} cliques instead of {wanted}"))
+    (cliques != desired).then(|| format!("{cliques} cliques instead of {desired}"))
 }
 
-fn unsettled_status(one: &Value, counts: &[&str]) -> Option<String> {
+fn status_not_converged(one: &Value, counts: &[&str]) -> Option<String> {
     let name = name(one);
-    if !stays(one) {
-        return Some(format!("{name} is going"));
+    if !is_staying(one) {
+        return Some(format!("{name} is terminating"));
     }
     let wanted = number(&one["spec"]["replicas"]);
     let status = &one["status"];
@@ -153,7 +154,7 @@ fn unsettled_status(one: &Value, counts: &[&str]) -> Option<String> {
     }
     let progress = &status["updateProgress"];
     if !progress.is_null() && progress["updateEndedAt"].is_null() {
-        return Some(format!("{name}: its update runs"));
+        return Some(format!("{name}: its update is in progress"));
     }
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let bad = |one: &Value| {
@@ -164,7 +165,7 @@ fn unsettled_status(one: &Value, counts: &[&str]) -> Option<String> {
     conditions.into_iter().any(bad).then(|| format!("{name} is breached"))
 }
 
-/// Number of cliques that a set has, if all are there with all their pods.
+/// Number of cliques of a set, if all exist with all their pods.
 fn cliques_of(set: &Value, all: &[&Value]) -> Result<usize, String> {
     let find = |kind: &str, wanted: &str| {
         let found = all.iter().copied().find(|one| one["kind"] == kind && name(one) == wanted);
@@ -186,7 +187,7 @@ fn cliques_of(set: &Value, all: &[&Value]) -> Result<usize, String> {
         let clique = find("PodClique", &place.name)?;
         let hash = hashes[&place.template.name].as_str();
         if label(clique, HASH) != hash {
-            return Err(format!("{} has another template", place.name));
+            return Err(format!("{} is outdated", place.name));
         }
         let pods = || {
             let pods = all.iter().filter(|one| one["kind"] == "Pod");
@@ -195,7 +196,7 @@ fn cliques_of(set: &Value, all: &[&Value]) -> Result<usize, String> {
         let good = pods().filter(|pod| is_ready(pod) && label(pod, HASH) == hash).count();
         let wanted = usize::try_from(number(&clique["spec"]["replicas"])).unwrap();
         if (pods().count(), good) != (wanted, wanted) {
-            return Err(format!("{}: {good} of {wanted} pods are current", place.name));
+            return Err(format!("{}: {good} of {wanted} pods are up to date", place.name));
         }
     }
     Ok(places.len())

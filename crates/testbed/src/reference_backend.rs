@@ -1,34 +1,35 @@
-//! Certificates, and the reference implementation of a scheduler backend as a process.
+//! The reference implementation of a scheduler backend as a program, and certificates for it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 
+use crate::program::Program;
+
 const REFERENCE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/backend/crew_scheduler.py");
 
-/// A directory with everything that two sides need to know each other: `ca.crt`, `server.crt`,
+/// A directory with everything that a backend and its caller need to trust each other: `ca.crt`, `server.crt`,
 /// `server.key`, `client.crt`, `client.key` and `token`.
 pub struct Pki {
     directory: PathBuf,
 }
 
 impl Pki {
-    /// New certificates in a directory of this name.
-    pub fn new(name: &str) -> Self {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    /// New certificates in a directory, which should be below `CARGO_TARGET_TMPDIR` of the test.
+    pub fn new(directory: &str) -> Self {
+        let directory = PathBuf::from(directory);
         fs::create_dir_all(&directory).unwrap();
         let pki = Self { directory };
         pki.renew();
         pki
     }
 
-    /// Other certificates by another authority, and another token, in the same files.
+    /// Replaces the certificates by those of another authority, and the token by another one.
     pub fn renew(&self) {
         let mut ca = CertificateParams::default();
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -57,66 +58,50 @@ impl Pki {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// One of the files.
+    /// The path of one of the files.
     pub fn path(&self, name: &str) -> String {
         self.directory.join(name).to_str().unwrap().to_owned()
     }
 
-    /// What one of the files says.
+    /// The text of one of the files.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 }
 
-/// How callers show who they are.
+/// How callers prove who they are.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown {
+pub enum Credential {
     Certificate,
     Token,
 }
 
-/// The reference implementation. It ends with this value.
-pub struct Program {
-    child: Child,
+/// The running reference implementation. It is killed when this value is dropped.
+pub struct ReferenceBackend {
+    pub program: Program,
     pub port: u16,
 }
 
-impl Program {
+impl ReferenceBackend {
     /// Starts it and waits until it listens; port 0 lets the system choose one.
-    pub fn start(pki: &Pki, shown: Shown, port: u16) -> Self {
-        let (option, file) = match shown {
-            Shown::Certificate => ("--client-ca", "ca.crt"),
-            Shown::Token => ("--token-file", "token"),
+    pub fn start(pki: &Pki, credential: Credential, port: u16) -> Self {
+        let (option, file) = match credential {
+            Credential::Certificate => ("--client-ca", "ca.crt"),
+            Credential::Token => ("--token-file", "token"),
         };
-        let mut child = Command::new("python3")
+        let mut command = Command::new("python3");
+        command
             .args(["-B", REFERENCE, "--port", &port.to_string()])
             .args(["--cert", &pki.path("server.crt"), "--key", &pki.path("server.key")])
-            .args([option, &pki.path(file)])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is there");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            .args([option, &pki.path(file)]);
+        let mut program = Program::reading_stdout(command);
+        let line = program.until_line(&[":"]);
         let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok());
-        let port = port.unwrap_or_else(|| panic!("the reference says {line:?}"));
-        Self { child, port }
+        let port = port.unwrap_or_else(|| panic!("the reference prints {line:?}"));
+        Self { program, port }
     }
 
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}/", self.port)
-    }
-
-    /// Stops it (`STOP`) or lets it go on (`CONT`).
-    pub fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-    }
-}
-
-/// SIGKILL, as bad as it gets.
-impl Drop for Program {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -1,5 +1,7 @@
 //! A program that answers as the contract says, or as wrong as it is told to.
 
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use grove_runtime::serve::{ServeConfig, Server};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::program::Pki;
+use grove_testbed::reference_backend::Pki;
 
 /// What it does with a call.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::mirror::send;
+use crate::mirror::send;
 
 const DRIVER: &str = "devices.test";
 /// As many as one slice can have.
