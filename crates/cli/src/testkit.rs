@@ -1,4 +1,4 @@
-//! Sets with all their parts, for tests.
+//! Sets with all their objects, for tests.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,17 @@ pub(crate) fn after(seconds: i64) -> Timestamp {
     CREATED.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
 }
 
-/// A set and its parts, by name.
-pub(crate) struct World {
+/// A set and its objects, by name.
+pub(crate) struct SetObjects {
     pub(crate) set: PodCliqueSet,
     pub(crate) groups: BTreeMap<String, PodCliqueScalingGroup>,
     pub(crate) cliques: BTreeMap<String, PodClique>,
     pub(crate) gangs: BTreeMap<String, PodGang>,
-    /// Called after their clique and index.
+    /// Named after their clique and index.
     pub(crate) pods: BTreeMap<String, Pod>,
 }
 
-/// How far a pod is.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Is {
     Gated,
@@ -52,8 +52,8 @@ pub(crate) fn patch<K: Serialize + DeserializeOwned>(object: &mut K, patch: &Val
     *object = serde_json::from_value(value).unwrap();
 }
 
-impl World {
-    /// A set that was stored and that nobody has looked at yet.
+impl SetObjects {
+    /// A stored set that the operator has not reconciled yet.
     pub(crate) fn new(manifest: &str) -> Self {
         let mut set: PodCliqueSet = serde_saphyr::from_str(manifest).unwrap();
         let stored = json!({ "metadata": {
@@ -69,26 +69,29 @@ impl World {
         }
     }
 
-    /// A set of which everything is ready.
+    /// A set whose objects are all ready.
     pub(crate) fn ready(manifest: &str) -> Self {
-        let mut world = Self::new(manifest);
-        let set = world.set.clone();
+        let mut objects = Self::new(manifest);
+        let set = objects.set.clone();
         let layout = Layout::of(&set);
         for replica in 0..layout.replicas() {
-            world.add_gang(&layout, &layout.base_gang(replica));
+            objects.add_gang(&layout, &layout.base_gang(replica));
             for group in layout.groups() {
                 let mut live = children::scaling_group(&layout, replica, group, None);
                 let number = live.spec.replicas;
                 let status = json!({
                     "observedGeneration": 1, "replicas": number, "scheduledReplicas": number,
                     "availableReplicas": number, "updatedReplicas": number,
-                    "conditions": [condition("MinAvailableBreached", "False", 0)],
+                    "conditions": [
+                        condition("MinAvailableBreached", "False", 0),
+                        condition("MinAvailableReached", "True", 2),
+                    ],
                 });
                 let created = json!({ "creationTimestamp": CREATED });
                 patch(&mut live, &json!({ "metadata": created, "status": status }));
-                world.groups.insert(live.name_any(), live);
+                objects.groups.insert(live.name_any(), live);
                 for gang in layout.scaled_gangs(replica, group, group.initial_replicas()) {
-                    world.add_gang(&layout, &gang);
+                    objects.add_gang(&layout, &gang);
                 }
             }
         }
@@ -97,8 +100,8 @@ impl World {
             "observedGeneration": 1, "replicas": number, "availableReplicas": number,
             "updatedReplicas": number,
         });
-        patch(&mut world.set, &json!({ "status": status }));
-        world
+        patch(&mut objects.set, &json!({ "status": status }));
+        objects
     }
 
     fn add_gang(&mut self, layout: &Layout<'_>, gang: &Gang<'_>) {
@@ -113,6 +116,7 @@ impl World {
                 "conditions": [
                     condition("PodCliqueScheduled", "True", 2),
                     condition("MinAvailableBreached", "False", 2),
+                    condition("MinAvailableReached", "True", 2),
                 ],
             });
             let created = json!({ "creationTimestamp": CREATED });
@@ -169,7 +173,7 @@ impl World {
         patch(self.pods.get_mut(name).unwrap(), change);
     }
 
-    /// The first pods of a clique are so far, and the others are not there.
+    /// Gives the first pods of a clique these states, and removes the others.
     pub(crate) fn pods_are(&mut self, clique: &str, states: &[Is]) {
         let wanted = self.cliques[clique].spec.replicas;
         for number in 0..usize::try_from(wanted).unwrap() {
@@ -181,7 +185,7 @@ impl World {
         }
     }
 
-    /// What a command sees.
+    /// The objects as a command reads them.
     pub(crate) fn objects(&self) -> Objects<'_> {
         Objects {
             set: &self.set,
@@ -221,7 +225,7 @@ fn pod_is(state: Is) -> Value {
     }
 }
 
-/// A condition that has been so since this many seconds after the creation.
+/// A condition that changed so many seconds after the creation.
 pub(crate) fn condition(type_: &str, status: &str, since: i64) -> Value {
     json!({
         "type": type_, "status": status, "reason": "Reason", "message": "a message",

@@ -24,7 +24,6 @@ use crate::exit::Exit;
 use crate::live::{Live, Scope};
 
 pub(crate) use self::analyse::analyse;
-pub(crate) use self::meta::{holds_back, is_paused};
 pub(crate) use self::node::{Kind, Node, Update};
 use self::render::Room;
 

@@ -9,7 +9,7 @@ use crate::pods::ObservedPod;
 pub(crate) mod reached;
 
 /// The minimum of a PodClique; all of its pods when it names none.
-pub(crate) fn min_available(clique: &PodClique) -> i32 {
+pub fn min_available(clique: &PodClique) -> i32 {
     clique.spec.min_available.unwrap_or(clique.spec.replicas)
 }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 mod balance;
 mod build;
+mod observe;
 
 pub use balance::{Balance, IndexError, balance};
 pub use build::{BuildError, PodContext, draft, finish};

@@ -150,6 +150,11 @@ pub enum Verdict {
     Terminate,
 }
 
+/// When a breach that began at this time ends in a termination; never, for a delay beyond the end of time.
+pub fn ends_at(breached_since: Timestamp, delay: Duration) -> Option<Timestamp> {
+    breached_since.checked_add(delay).ok()
+}
+
 /// Judges something with breaches that began at these times.
 pub fn verdict(
     breaches: impl IntoIterator<Item = Timestamp>,
@@ -157,11 +162,10 @@ pub fn verdict(
     now: Timestamp,
 ) -> Verdict {
     let Some(first) = breaches.into_iter().min() else { return Verdict::Stay };
-    // A delay beyond the end of time never ends.
-    match first.checked_add(delay) {
-        Ok(end) if end <= now => Verdict::Terminate,
-        Ok(end) => Verdict::Wait(end),
-        Err(_) => Verdict::Stay,
+    match ends_at(first, delay) {
+        Some(end) if end <= now => Verdict::Terminate,
+        Some(end) => Verdict::Wait(end),
+        None => Verdict::Stay,
     }
 }
 

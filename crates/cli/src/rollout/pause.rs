@@ -3,6 +3,7 @@
 
 use anyhow::Context as _;
 use grove_api::{PodCliqueSet, annotations};
+use grove_core::update::is_paused;
 use grove_runtime::fence::Fence;
 use grove_runtime::lease::Leadership;
 use grove_runtime::process::Env;
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use super::{MANAGER, Target};
 use crate::exit::Exit;
-use crate::tree::is_paused;
 
 /// Pauses or resumes the updates of a set.
 pub(super) async fn run(target: &Target, pause: bool) -> anyhow::Result<Exit> {
@@ -35,7 +35,7 @@ pub(super) async fn run(target: &Target, pause: bool) -> anyhow::Result<Exit> {
 /// The write, if one is needed.
 fn decide(set: &PodCliqueSet, pause: bool) -> Option<Write> {
     let value = pause.then_some("true");
-    if is_paused(&set.metadata) == pause {
+    if is_paused(set) == pause {
         return None;
     }
     let meta = Meta::from(&set.metadata);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use grove_api::duration::{GoDuration, ParseError};
-use grove_api::pod_clique_set::{PodCliqueSetStatus, UpdateStrategyType};
+use grove_api::pod_clique_set::PodCliqueSetStatus;
+use grove_core::hash::generation_hash;
+use grove_core::update::{is_held_back, is_on_delete, is_paused};
 use grove_runtime::process::Env;
 
 use crate::cluster::{Asked, Cluster, SetArguments};
@@ -105,7 +107,7 @@ fn judge(objects: &Objects<'_>) -> Judgement {
     let set = objects.set;
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let status = set.status.clone().unwrap_or_default();
-    let paused = tree::is_paused(&set.metadata);
+    let paused = is_paused(set);
     let Some(missing) = missing(objects, &status) else {
         let replicas = counted(set.spec.replicas, "replica");
         let held = if paused { "; it is paused, so the next change will wait" } else { "" };
@@ -135,7 +137,7 @@ fn missing(objects: &Objects<'_>, status: &PodCliqueSetStatus) -> Option<String>
         let generation = generation.unwrap_or_default();
         return Some(format!("the operator has not seen generation {generation} yet"));
     }
-    if tree::holds_back(set) {
+    if is_held_back(set, &generation_hash(set)) {
         return Some("its template has changed".to_owned());
     }
     let (wanted, updated) = (set.spec.replicas, status.updated_replicas);
@@ -145,9 +147,8 @@ fn missing(objects: &Objects<'_>, status: &PodCliqueSetStatus) -> Option<String>
         let now = currently(&tree, status);
         return Some(format!("{} updated{now}", of_wanted(updated)));
     }
-    let strategy = set.spec.update_strategy.as_ref().and_then(|one| one.type_.as_ref());
     if updated < wanted && status.available_replicas >= wanted {
-        let how = if strategy == Some(&UpdateStrategyType::OnDelete) {
+        let how = if is_on_delete(set) {
             ", the others follow when somebody deletes their pods (updateStrategy OnDelete)"
         } else {
             ""

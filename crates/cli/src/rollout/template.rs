@@ -3,6 +3,7 @@
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use grove_api::PodCliqueSet;
+use grove_core::update::is_paused;
 use grove_runtime::fence::Fence;
 use grove_runtime::lease::Leadership;
 use grove_runtime::process::Env;
@@ -16,7 +17,6 @@ use super::history::{self, History, Revision};
 use super::{MANAGER, Target};
 use crate::cluster::{Cluster, ClusterArguments};
 use crate::exit::Exit;
-use crate::tree::is_paused;
 
 /// When a user last asked for new pods. The key is that of kubectl.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
@@ -71,7 +71,7 @@ pub(super) async fn undo(arguments: &UndoArguments) -> anyhow::Result<Exit> {
 fn refuse_paused(set: &PodCliqueSet) -> anyhow::Result<()> {
     let name = set.metadata.name.as_deref().unwrap_or_default();
     ensure!(
-        !is_paused(&set.metadata),
+        !is_paused(set),
         "PodCliqueSet {name:?} is paused: run \"grove rollout resume {name}\" first"
     );
     Ok(())

@@ -5,31 +5,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api::condition::{
-    Condition, FALSE, TRUE, min_available as breach, pod_clique as clique_conditions,
-    pod_clique_scaling_group as group_conditions, pod_clique_set as set_conditions,
-};
+use grove_api::condition::{Condition, FALSE, TRUE, pod_clique_set as set_conditions};
 use grove_api::error_code::LastError;
-use grove_api::{PodClique, PodCliqueScalingGroup, names};
-use grove_core::admission::DEFAULT_TERMINATION_DELAY;
+use grove_api::{PodClique, PodCliqueScalingGroup};
 use grove_core::layout::{Group, Layout};
-use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Pod;
+use grove_core::minimum::min_available;
+use grove_core::{hash, termination, update};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::gang::Gangs;
-use super::meta::{condition, created, holds_back, is_deleting, is_paused, minimum, name};
+use super::meta::{condition, created, is_deleting, name};
 use super::node::{Counts, Kind, Node, State, Termination, Update, What};
 use super::places::{Places, Replica};
-use super::pod;
+use super::pod::{self, LivePod};
 use crate::live::Objects;
-
-/// A minimum that is lost this soon after the creation was never there.
-const SETTLING: SignedDuration = SignedDuration::from_secs(5);
 
 /// The tree of a set.
 pub(crate) fn analyse(objects: &Objects<'_>) -> Node {
-    Analysis::of(objects).set()
+    let pods: Vec<_> = objects.pods.iter().copied().map(LivePod::from).collect();
+    Analysis::of(objects, &pods).set()
 }
 
 struct Analysis<'a> {
@@ -39,28 +34,24 @@ struct Analysis<'a> {
     cliques: BTreeMap<&'a str, &'a PodClique>,
     groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
     gangs: Gangs<'a>,
-    delay: SignedDuration,
     paused: bool,
 }
 
 impl<'a> Analysis<'a> {
-    fn of(objects: &'a Objects<'a>) -> Self {
+    fn of(objects: &'a Objects<'a>, pods: &'a [LivePod<'a>]) -> Self {
         let layout = Layout::of(objects.set);
-        let places = Places::of(objects, &layout);
+        let places = Places::of(objects, pods, &layout);
         let cliques: BTreeMap<_, _> =
             objects.cliques.iter().map(|clique| (name(&clique.metadata), *clique)).collect();
         let groups = objects.groups.iter().map(|group| (name(&group.metadata), *group));
-        let delay = objects.set.spec.template.termination_delay;
-        let delay = delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
         Self {
             objects,
+            gangs: Gangs::of(objects, pods, &layout, &cliques, &places),
             layout,
-            gangs: Gangs::of(objects, &cliques, &places),
             places,
             cliques,
             groups: groups.collect(),
-            delay: SignedDuration::from_nanos(delay.as_nanos()),
-            paused: is_paused(&objects.set.metadata),
+            paused: update::is_paused(objects.set),
         }
     }
 
@@ -104,7 +95,9 @@ impl<'a> Analysis<'a> {
         }
         errors(&mut node, &status.last_errors);
         complaints(&mut node, &status.conditions);
-        if (self.paused && node.update.is_some()) || holds_back(set) {
+        if (self.paused && node.update.is_some())
+            || update::is_held_back(set, &hash::generation_hash(set))
+        {
             let resume = format!("grove rollout resume {}", name(&set.metadata));
             node.waits(What::User, format!("the user: the update is paused, see {resume:?}"));
         }
@@ -147,16 +140,14 @@ impl<'a> Analysis<'a> {
     }
 
     fn expected_gangs(&self, replica: u32) -> Vec<String> {
-        let mut gangs = vec![names::base_pod_gang(self.layout.set_name(), replica)];
+        let mut gangs = vec![self.layout.base_gang_name(replica)];
         for group in self.layout.groups() {
             let group_name = self.layout.scaling_group_name(replica, group);
             let live = self.groups.get(group_name.as_str());
             let replicas = live.map(|live| count(live.spec.replicas));
             let replicas = replicas.unwrap_or_else(|| group.initial_replicas());
-            let minimum = group.min_available();
-            let scaled = (minimum..replicas)
-                .filter_map(|one| names::scaled_pod_gang(&group_name, one, minimum));
-            gangs.extend(scaled);
+            let scaled = self.layout.scaled_gangs(replica, group, replicas);
+            gangs.extend(scaled.into_iter().map(|gang| gang.name));
         }
         gangs
     }
@@ -202,14 +193,10 @@ impl<'a> Analysis<'a> {
                 current.map(|selected| format!("replica {}", selected.current)),
             )
         });
-        let in_progress =
-            condition(&status.conditions, group_conditions::GANG_TERMINATION_IN_PROGRESS)
-                .is_some_and(|condition| condition.status == TRUE);
-        node.termination = if in_progress {
-            Some(Termination { breached_since: None, ends_at: None, in_progress })
+        node.termination = if termination::is_in_progress(live) {
+            Some(Termination { breached_since: None, ends_at: None, in_progress: true })
         } else {
-            let lost = condition(&status.conditions, breach::BREACHED);
-            self.termination(&live.metadata, &status.conditions, lost)
+            self.termination(&live.metadata, termination::group_breached_since(live))
         };
         errors(&mut node, &status.last_errors);
         let replicas = count(live.spec.replicas);
@@ -268,7 +255,7 @@ impl<'a> Analysis<'a> {
             return missing(Kind::PodClique, clique_name);
         };
         let status = live.status.clone().unwrap_or_default();
-        let minimum = minimum(live);
+        let minimum = min_available(live);
         let tally = self.places.tally(clique_name);
         let mut node = Node::new(Kind::PodClique, clique_name, State::Ready);
         node.created_at = created(&live.metadata);
@@ -282,8 +269,8 @@ impl<'a> Analysis<'a> {
                 current.map(|selected| format!("pod {}", selected.current)),
             )
         });
-        let scheduled = condition(&status.conditions, clique_conditions::SCHEDULED);
-        node.termination = self.termination(&live.metadata, &status.conditions, scheduled);
+        let breached_since = termination::clique_breached_since(live);
+        node.termination = self.termination(&live.metadata, breached_since);
         let pods = self.places.pods(clique_name);
         node.children = pods.iter().map(|one| self.pod(one, Some(live))).collect();
         let shortage = if tally.created < minimum {
@@ -321,10 +308,10 @@ impl<'a> Analysis<'a> {
         node
     }
 
-    fn pod(&self, one: &Pod, clique: Option<&PodClique>) -> Node {
+    fn pod(&self, one: &LivePod<'_>, clique: Option<&PodClique>) -> Node {
         let parents = clique.into_iter().flat_map(|clique| &clique.spec.starts_after);
         let parents = parents.filter_map(|parent| {
-            let minimum = self.cliques.get(parent.as_str()).map_or(1, |live| minimum(live));
+            let minimum = self.cliques.get(parent.as_str()).map_or(1, |live| min_available(live));
             let ready = self.places.tally(parent).ready;
             (ready < minimum).then(|| format!("{parent} has {ready} of {minimum} pods ready"))
         });
@@ -351,34 +338,16 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    /// When something that lacks its minimum ends. What never had it is left to come up: `proof` is the
-    /// condition that tells, by its status or by when it changed.
+    /// When a clique or group is terminated that has been below its minimum since a time.
     fn termination(
         &self,
         meta: &ObjectMeta,
-        conditions: &[Condition],
-        proof: Option<&Condition>,
+        breached_since: Option<Timestamp>,
     ) -> Option<Termination> {
-        let breached = condition(conditions, breach::BREACHED)?;
-        if breached.status != TRUE || is_deleting(meta) || !was_whole(meta, proof) {
-            return None;
-        }
-        let since = breached.last_transition_time.as_ref().map(|time| time.0);
-        let ends_at = since.and_then(|since| since.checked_add(self.delay).ok());
-        Some(Termination { breached_since: since, ends_at, in_progress: false })
+        let since = breached_since.filter(|_| !is_deleting(meta))?;
+        let ends_at = termination::ends_at(since, termination::delay(self.objects.set));
+        Some(Termination { breached_since: Some(since), ends_at, in_progress: false })
     }
-}
-
-/// Whether something had its minimum once. Of a clique the condition says whether it has, of a group
-/// whether it lacks it.
-fn was_whole(meta: &ObjectMeta, proof: Option<&Condition>) -> bool {
-    let Some(proof) = proof else { return false };
-    let good = if proof.type_ == breach::BREACHED { FALSE } else { TRUE };
-    let (created, changed) = (created(meta), proof.last_transition_time.as_ref());
-    let later = created
-        .zip(changed)
-        .is_some_and(|(created, changed)| changed.0.duration_since(created) > SETTLING);
-    proof.status == good || later
 }
 
 /// A replica is as its worst part, and ends with the first of them.

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use grove_api::condition::{TRUE, pod_gang as conditions};
 use grove_api::pod_gang::PodGroup;
 use grove_api::{PodClique, PodGang, labels};
-use k8s_openapi::api::core::v1::Pod;
+use grove_core::gang::{GangPods, Hold, OwnGang, gates, is_initialized, restarts_after};
+use grove_core::layout::{GangPlace, Layout};
 
 use super::meta::{condition, created, is_deleting, label, name};
 use super::node::{Kind, Node, State, What};
 use super::places::Places;
-use super::pod::{Tally, is_gated, is_on_node};
+use super::pod::{LivePod, Tally};
 use crate::live::Objects;
 
-/// All gangs, and what tells their state.
+/// All gangs and their progress.
 pub(super) struct Gangs<'a> {
     by_name: BTreeMap<&'a str, Progress<'a>>,
 }
@@ -21,83 +22,103 @@ pub(super) struct Gangs<'a> {
 struct Progress<'a> {
     gang: &'a PodGang,
     /// Name of the gang that has to be scheduled first.
-    base: Option<&'a str>,
+    base: Option<String>,
     /// Cliques with too few pods, with too few of them scheduled, with too few of them ready.
     uncreated: Vec<String>,
     unscheduled: Vec<String>,
     unready: Vec<String>,
-    /// The pods that have to be gone before those in their place are given to the scheduler.
-    former: Vec<&'a str>,
+    pods: Vec<&'a LivePod<'a>>,
 }
 
-/// Why a gang keeps its pods.
-pub(super) struct Hold {
+/// Why pods of a gang are gated.
+pub(super) struct Reason {
     pub(super) what: What,
-    /// In short, for each of its pods.
+    /// In short, for each of the pods.
     pub(super) message: String,
-    /// The rest, which is told once.
+    /// The rest, for the gang.
     details: String,
 }
 
 impl<'a> Gangs<'a> {
     pub(super) fn of(
         objects: &Objects<'a>,
+        pods: &'a [LivePod<'a>],
+        layout: &Layout<'_>,
         cliques: &BTreeMap<&'a str, &'a PodClique>,
         places: &Places<'a>,
     ) -> Self {
-        let mut pods = BTreeMap::<&str, Vec<&'a Pod>>::new();
-        for &pod in &objects.pods {
-            if let Some(gang) = label(&pod.metadata, labels::POD_GANG) {
-                pods.entry(gang).or_default().push(pod);
+        let mut by_gang = BTreeMap::<&str, Vec<&'a LivePod<'a>>>::new();
+        for pod in pods {
+            if let Some(gang) = &pod.observed.gang {
+                by_gang.entry(gang).or_default().push(pod);
             }
         }
         let progress = |gang: &'a PodGang| {
+            let name = name(&gang.metadata);
+            let base = match layout.find_gang(name) {
+                Some(GangPlace::Scaled { set_replica, .. }) => {
+                    Some(layout.base_gang_name(set_replica))
+                }
+                Some(GangPlace::Base { .. }) | None => None,
+            };
             let mut progress = Progress {
                 gang,
-                base: None,
+                base,
                 uncreated: Vec::new(),
                 unscheduled: Vec::new(),
                 unready: Vec::new(),
-                former: pods.get(name(&gang.metadata)).map_or_else(Vec::new, |pods| former(pods)),
+                pods: by_gang.remove(name).unwrap_or_default(),
             };
             for group in &gang.spec.pod_groups {
                 let clique = cliques.get(group.name.as_str()).copied();
-                progress.look(group, clique, places.tally(&group.name));
+                progress.add(group, clique, places.pods(&group.name));
             }
-            progress
+            (name, progress)
         };
-        let by_name = objects.gangs.iter().map(|gang| (name(&gang.metadata), progress(gang)));
-        Self { by_name: by_name.collect() }
+        Self { by_name: objects.gangs.iter().copied().map(progress).collect() }
     }
 
-    pub(super) fn get(&self, gang: &str) -> Option<&'a PodGang> {
-        self.by_name.get(gang).map(|progress| progress.gang)
-    }
-
-    /// Why the pods of a gang are not given to the scheduler, or nothing when they are to be.
-    pub(super) fn hold(&self, gang: &str) -> Option<Hold> {
-        let hold = |what, message, details| Some(Hold { what, message, details });
-        let Some(progress) = self.by_name.get(gang) else {
-            return hold(What::Gang, format!("PodGang {gang} to be created"), String::new());
-        };
-        if let Some((reason, details)) = progress.uninitialized() {
-            return hold(What::Gang, format!("PodGang {gang}: {reason}"), details);
-        }
-        if let Some(base) = progress.base {
-            let Some(first) = self.by_name.get(base) else {
-                let message = format!("base gang {base} to be created");
-                return hold(What::BaseGang, message, String::new());
-            };
-            if !first.unscheduled.is_empty() {
-                let message = format!("base gang {base} to be scheduled");
-                return hold(What::BaseGang, message, first.unscheduled.join(", "));
+    /// Why a gated pod of a gang is held, or nothing when the operator is to lift its gate.
+    pub(super) fn hold(&self, gang: &str, pod: &LivePod<'_>) -> Option<Reason> {
+        let progress = self.by_name.get(gang);
+        let base = progress.and_then(|progress| progress.base.as_deref());
+        let base_progress = base.and_then(|base| self.by_name.get(base));
+        let stored = progress.map(|progress| progress.gang);
+        let place = match base {
+            Some(_) => {
+                let is_scheduled = |base: &Progress<'_>| base.unscheduled.is_empty();
+                let base_scheduled = base_progress.is_some_and(is_scheduled);
+                OwnGang::Scaled { gang: stored, base_scheduled }
             }
-        }
-        if progress.former.is_empty() {
-            return None;
-        }
-        let message = format!("the former pods of PodGang {gang} to be gone");
-        hold(What::Node, message, progress.former.join(", "))
+            None => OwnGang::Base(stored),
+        };
+        let clique = label(&pod.pod.metadata, labels::POD_CLIQUE).unwrap_or_default();
+        let decision = gates(clique, std::slice::from_ref(&pod.observed), place);
+        let former = progress.map(Progress::former).unwrap_or_default();
+        let hold = decision.hold.or_else(|| (!former.is_empty()).then_some(Hold::FormerPods))?;
+        let base = base.unwrap_or_default();
+        let (what, message, details) = match hold {
+            Hold::NoGang => (What::Gang, format!("PodGang {gang} to be created"), String::new()),
+            Hold::NotInitialized => {
+                let (reason, details) = progress?.uninitialized()?;
+                (What::Gang, format!("PodGang {gang}: {reason}"), details)
+            }
+            Hold::BaseNotScheduled => match base_progress {
+                Some(first) => {
+                    let message = format!("base gang {base} to be scheduled");
+                    (What::BaseGang, message, first.unscheduled.join(", "))
+                }
+                None => (What::BaseGang, format!("base gang {base} to be created"), String::new()),
+            },
+            Hold::NotReferenced => {
+                (What::Gang, format!("PodGang {gang} to list it"), String::new())
+            }
+            Hold::FormerPods => {
+                let message = format!("the former pods of PodGang {gang} to be gone");
+                (What::Node, message, former.join(", "))
+            }
+        };
+        Some(Reason { what, message, details })
     }
 
     /// The node of a gang, which may not exist.
@@ -117,9 +138,11 @@ impl<'a> Gangs<'a> {
             node.state = State::Pending;
             node.waits(What::Gang, with_details(reason, &details));
         } else if !progress.unscheduled.is_empty() {
-            if let Some(hold) = self.hold(gang) {
+            let mut gated =
+                progress.pods.iter().filter(|pod| pod.observed.has_gate && !pod.observed.deleting);
+            if let Some(reason) = gated.find_map(|pod| self.hold(gang, pod)) {
                 node.state = State::Gated;
-                node.waits(hold.what, with_details(hold.message, &hold.details));
+                node.waits(reason.what, with_details(reason.message, &reason.details));
             } else {
                 node.state = State::Unscheduled;
                 let message = format!("the scheduler: {}", progress.unscheduled.join(", "));
@@ -135,7 +158,7 @@ impl<'a> Gangs<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn look(&mut self, group: &PodGroup, clique: Option<&'a PodClique>, tally: Tally) {
+    fn add(&mut self, group: &PodGroup, clique: Option<&PodClique>, pods: &[&LivePod<'_>]) {
         let clique_name = &group.name;
         let Some(clique) = clique else {
             let none = format!("{clique_name} does not exist");
@@ -144,63 +167,66 @@ impl<'a> Progress<'a> {
             self.unready.push(none);
             return;
         };
-        self.base = self.base.or_else(|| label(&clique.metadata, labels::BASE_POD_GANG));
-        let Tally { created, scheduled, ready, .. } = tally;
-        let (wanted, minimum) = (clique.spec.replicas, group.min_replicas);
-        if created < wanted {
-            self.uncreated.push(format!("{clique_name} has {created} of {wanted} pods"));
+        let Tally { created, scheduled, ready, .. } = Tally::of(pods);
+        let (desired, minimum) = (clique.spec.replicas, group.min_replicas);
+        let member = GangPods::of([(minimum, pods.iter().map(|pod| &pod.observed))]);
+        if created < desired {
+            self.uncreated.push(format!("{clique_name} has {created} of {desired} pods"));
         }
-        if scheduled < minimum {
+        if !member.scheduled {
             let lacking = format!("{clique_name} has {scheduled} of {minimum} pods scheduled");
             self.unscheduled.push(lacking);
         }
-        if ready < minimum {
+        if !member.ready {
             self.unready.push(format!("{clique_name} has {ready} of {minimum} pods ready"));
         }
     }
 
-    /// Why the gang was never complete: in one word, and in detail.
+    /// The terminating pods that the new pods of the gang wait for.
+    fn former(&self) -> Vec<&'a str> {
+        let gone_by = |pod: &LivePod<'_>| Some(pod.pod.metadata.deletion_timestamp.as_ref()?.0);
+        let pods = self.pods.iter().map(|pod| (&pod.observed, gone_by(pod)));
+        if restarts_after(pods).is_none() {
+            return Vec::new();
+        }
+        let former = self.pods.iter().filter(|pod| pod.observed.deleting);
+        former.map(|pod| name(&pod.pod.metadata)).collect()
+    }
+
+    /// Why the gang is not initialized: in one word, and in detail.
     fn uninitialized(&self) -> Option<(String, String)> {
-        let status = self.gang.status.as_ref();
-        let told = status.and_then(|status| condition(&status.conditions, conditions::INITIALIZED));
-        if told.is_some_and(|condition| condition.status == TRUE) {
+        if is_initialized(self.gang) {
             return None;
         }
-        let reason = told.map_or(conditions::PODS_PENDING, |condition| condition.reason.as_str());
+        let status = self.gang.status.as_ref();
+        let reported =
+            status.and_then(|status| condition(&status.conditions, conditions::INITIALIZED));
+        let reason =
+            reported.map_or(conditions::PODS_PENDING, |condition| condition.reason.as_str());
         let details = if self.uncreated.is_empty() {
-            told.map(|condition| condition.message.clone()).unwrap_or_default()
+            reported.map(|condition| condition.message.clone()).unwrap_or_default()
         } else {
             self.uncreated.join(", ")
         };
         Some((reason.to_owned(), details))
     }
 
-    /// What the scheduler says about the gang.
+    /// Adds what the scheduler reports about the gang.
     fn complaints(&self, node: &mut Node) {
-        let said = self.gang.status.as_ref().map(|status| status.conditions.as_slice());
-        let said = said.unwrap_or_default();
+        let reported = self.gang.status.as_ref().map(|status| status.conditions.as_slice());
+        let reported = reported.unwrap_or_default();
         for (type_, bad) in [
             (conditions::SCHEDULED, "False"),
             (conditions::UNHEALTHY, TRUE),
             (conditions::DISRUPTION_TARGET, TRUE),
         ] {
-            let bad = condition(said, type_).filter(|condition| condition.status == bad);
+            let bad = condition(reported, type_).filter(|condition| condition.status == bad);
             if let Some(found) = bad {
                 let message = format!("{type_}: {}: {}", found.reason, found.message);
                 node.waits(What::Scheduler, message);
             }
         }
     }
-}
-
-/// The pods of a gang that are going, when all others are new and gated.
-fn former<'a>(pods: &[&'a Pod]) -> Vec<&'a str> {
-    let (going, staying): (Vec<&Pod>, Vec<&Pod>) =
-        pods.iter().copied().partition(|pod| is_deleting(&pod.metadata));
-    let is_new =
-        staying.iter().any(|pod| is_gated(pod)) && !staying.iter().any(|pod| is_on_node(pod));
-    let going = going.into_iter().filter(|_| is_new);
-    going.map(|pod| name(&pod.metadata)).collect()
 }
 
 fn with_details(message: String, details: &str) -> String {

@@ -1,14 +1,13 @@
-//! Where the objects of a set belong, by their labels. Sets may be large, so each object is looked at once.
-//! The operator puts labels back that somebody removed; until then an index that is missing counts as 0.
+//! Where the objects of a set belong, by their labels. Sets may be large, so each object is read once.
+//! The operator restores removed labels; until then a missing index counts as 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::labels;
 use grove_core::layout::{GangPlace, Layout};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::meta::{index, label, name};
-use super::pod::Tally;
+use super::pod::{LivePod, Tally};
 use crate::live::Objects;
 
 /// The names of what there is, by place.
@@ -19,7 +18,7 @@ pub(super) struct Places<'a> {
     /// Cliques, by name of their group and replica of the group.
     members: BTreeMap<&'a str, BTreeMap<u32, Vec<&'a str>>>,
     /// By name of their clique.
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    pods: BTreeMap<&'a str, Vec<&'a LivePod<'a>>>,
 }
 
 /// What is in a replica of the set.
@@ -33,7 +32,7 @@ pub(super) struct Replica<'a> {
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn of(objects: &Objects<'a>, layout: &Layout<'_>) -> Self {
+    pub(super) fn of(objects: &Objects<'a>, pods: &'a [LivePod<'a>], layout: &Layout<'_>) -> Self {
         let mut places = Self::default();
         for clique in &objects.cliques {
             let (meta, clique) = (&clique.metadata, name(&clique.metadata));
@@ -62,8 +61,8 @@ impl<'a> Places<'a> {
                 places.replicas.entry(set_replica).or_default().gangs.insert(gang);
             }
         }
-        for pod in &objects.pods {
-            let clique = label(&pod.metadata, labels::POD_CLIQUE).unwrap_or_default();
+        for pod in pods {
+            let clique = label(&pod.pod.metadata, labels::POD_CLIQUE).unwrap_or_default();
             places.pods.entry(clique).or_default().push(pod);
         }
         places
@@ -83,7 +82,7 @@ impl<'a> Places<'a> {
         self.members.get(group)
     }
 
-    pub(super) fn pods(&self, clique: &str) -> &[&'a Pod] {
+    pub(super) fn pods(&self, clique: &str) -> &[&'a LivePod<'a>] {
         self.pods.get(clique).map_or(&[], Vec::as_slice)
     }
 
@@ -95,7 +94,7 @@ impl<'a> Places<'a> {
     pub(super) fn stray_pods(
         &self,
         exists: impl Fn(&str) -> bool,
-    ) -> impl Iterator<Item = &'a Pod> {
+    ) -> impl Iterator<Item = &'a LivePod<'a>> {
         let stray = self.pods.iter().filter(move |(clique, _)| !exists(clique));
         stray.flat_map(|(_, pods)| pods.iter().copied())
     }

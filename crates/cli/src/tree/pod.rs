@@ -1,13 +1,27 @@
 //! One pod, and the first thing it waits for: gang, scheduler, parents, containers, in this order.
 
-use grove_api::{finalizers, init_container, labels};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use grove_api::init_container;
+use grove_core::pods::{ObservedPod, Phase};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSchedulingGate};
 
-use super::gang::{Gangs, Hold};
-use super::meta::{created, is_deleting, label, name};
+use super::gang::Gangs;
+use super::meta::name;
 use super::node::{Kind, Node, State, What};
 
-/// How many pods of a clique are how far. The status of the clique says the same, a little later.
+/// A pod, and the facts that the rules need.
+#[derive(Debug)]
+pub(super) struct LivePod<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) observed: ObservedPod,
+}
+
+impl<'a> From<&'a Pod> for LivePod<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        Self { pod, observed: ObservedPod::from(pod) }
+    }
+}
+
+/// How many pods of a clique have come how far. The status of the clique reports the same a little later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) created: i32,
@@ -17,37 +31,33 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts the pods that stay.
-    pub(super) fn of(pods: &[&Pod]) -> Self {
-        let staying = || pods.iter().filter(|pod| !is_deleting(&pod.metadata));
-        let count = |counts: fn(&Pod) -> bool| {
+    /// Counts the pods that are not terminating.
+    pub(super) fn of(pods: &[&LivePod<'_>]) -> Self {
+        let staying = || pods.iter().filter(|pod| !pod.observed.deleting);
+        let count = |counts: fn(&LivePod<'_>) -> bool| {
             let number = staying().filter(|pod| counts(pod)).count();
             i32::try_from(number).unwrap_or(i32::MAX)
         };
         Self {
             created: count(|_| true),
-            gated: count(is_gated),
-            scheduled: count(|pod| is(pod, "PodScheduled")),
-            ready: count(|pod| is(pod, "Ready")),
+            gated: count(|pod| !gates(pod.pod).is_empty()),
+            scheduled: count(|pod| pod.observed.scheduled),
+            ready: count(|pod| pod.observed.ready),
         }
     }
 }
 
-/// Whether somebody keeps the scheduler from a pod.
-pub(super) fn is_gated(pod: &Pod) -> bool {
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
-    gates.is_some_and(|gates| !gates.is_empty())
-}
-
-pub(super) fn is_on_node(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+/// The scheduling gates of a pod, ours and those of others.
+fn gates(pod: &Pod) -> &[PodSchedulingGate] {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref());
+    gates.unwrap_or_default()
 }
 
 /// The node of a pod. `parents` are the cliques that have to be ready before it starts and are not.
-pub(super) fn node(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Node {
-    let mut node = Node::new(Kind::Pod, name(&pod.metadata), State::Ready);
-    node.created_at = created(&pod.metadata);
-    let (state, wait) = judge(pod, gangs, parents);
+pub(super) fn node(live: &LivePod<'_>, gangs: &Gangs<'_>, parents: &[String]) -> Node {
+    let mut node = Node::new(Kind::Pod, name(&live.pod.metadata), State::Ready);
+    node.created_at = live.observed.created;
+    let (state, wait) = state(live, gangs, parents);
     node.state = state;
     if let Some((what, message)) = wait {
         node.waits(what, message);
@@ -55,32 +65,33 @@ pub(super) fn node(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Node {
     node
 }
 
+type Finding = (State, Option<(What, String)>);
+
 /// Reason of the condition of a pod with scheduling gates.
 const GATED: &str = "SchedulingGated";
 
-type Judgement = (State, Option<(What, String)>);
-
-fn judge(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Judgement {
-    let status = pod.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    if is_deleting(&pod.metadata) {
-        return (State::Terminating, Some((What::Node, leaving(pod))));
+/// The state of a pod, and what it waits for.
+fn state(live: &LivePod<'_>, gangs: &Gangs<'_>, parents: &[String]) -> Finding {
+    let LivePod { pod, observed } = live;
+    if observed.deleting {
+        return (State::Terminating, Some((What::Node, terminating(pod))));
     }
-    match phase {
-        "Succeeded" => return (State::Succeeded, None),
-        "Failed" => {
-            let said = status.and_then(|s| s.message.clone().or_else(|| s.reason.clone()));
-            return (State::Failed, said.map(|said| (What::Container, said)));
+    match observed.phase {
+        Phase::Succeeded => return (State::Succeeded, None),
+        Phase::Failed => {
+            let status = pod.status.as_ref();
+            let why = status.and_then(|s| s.message.clone().or_else(|| s.reason.clone()));
+            return (State::Failed, why.map(|why| (What::Container, why)));
         }
         _ => {}
     }
-    if let Some(wait) = gate(pod, gangs) {
+    if let Some(wait) = gate(live, gangs) {
         return (State::Gated, Some(wait));
     }
-    if is(pod, "Ready") {
+    if observed.ready {
         return (State::Ready, None);
     }
-    if !is(pod, "PodScheduled") {
+    if !observed.scheduled {
         if let Some(claim) = missing_claim(pod) {
             return (State::Unscheduled, Some((What::Claim, claim)));
         }
@@ -92,7 +103,7 @@ fn judge(pod: &Pod, gangs: &Gangs<'_>, parents: &[String]) -> Judgement {
     containers(pod)
 }
 
-fn leaving(pod: &Pod) -> String {
+fn terminating(pod: &Pod) -> String {
     let held = pod.metadata.finalizers.iter().flatten().map(String::as_str).collect::<Vec<_>>();
     if held.is_empty() {
         "its containers to end".to_owned()
@@ -101,30 +112,20 @@ fn leaving(pod: &Pod) -> String {
     }
 }
 
-/// Why the scheduler is not asked yet.
-fn gate(pod: &Pod, gangs: &Gangs<'_>) -> Option<(What, String)> {
-    let gates = pod.spec.as_ref()?.scheduling_gates.as_deref().unwrap_or_default();
-    let (ours, others): (Vec<_>, Vec<_>) = gates
-        .iter()
-        .map(|gate| gate.name.as_str())
-        .partition(|&gate| gate == finalizers::SCHEDULING_GATE);
-    if ours.is_empty() {
-        let held = others.join(", ");
-        return (!held.is_empty())
-            .then(|| (What::User, format!("the scheduling gates of others: {held}")));
+/// Why a pod is gated.
+fn gate(live: &LivePod<'_>, gangs: &Gangs<'_>) -> Option<(What, String)> {
+    if live.observed.has_gate {
+        return Some(match &live.observed.gang {
+            Some(gang) => match gangs.hold(gang, live) {
+                Some(hold) => (hold.what, hold.message),
+                None => (What::Operator, "the operator to lift its gate".to_owned()),
+            },
+            None => (What::Operator, "the operator to say which PodGang it is in".to_owned()),
+        });
     }
-    let Some(gang) = label(&pod.metadata, labels::POD_GANG) else {
-        return Some((What::Operator, "the operator to say which PodGang it is in".to_owned()));
-    };
-    if let Some(Hold { what, message, .. }) = gangs.hold(gang) {
-        return Some((what, message));
-    }
-    let groups = gangs.get(gang).into_iter().flat_map(|gang| &gang.spec.pod_groups);
-    let mut listed = groups.flat_map(|group| &group.pod_references);
-    if !listed.any(|reference| reference.name == name(&pod.metadata)) {
-        return Some((What::Gang, format!("PodGang {gang} to list it")));
-    }
-    Some((What::Operator, "the operator to lift its gate".to_owned()))
+    let others: Vec<_> = gates(live.pod).iter().map(|gate| gate.name.as_str()).collect();
+    (!others.is_empty())
+        .then(|| (What::User, format!("the scheduling gates of others: {}", others.join(", "))))
 }
 
 /// The claims that keep the scheduler from a pod without gates.
@@ -186,7 +187,7 @@ fn is_done(status: &ContainerStatus) -> bool {
     ended.is_some_and(|ended| ended.exit_code == 0) || status.started == Some(true)
 }
 
-fn containers(pod: &Pod) -> Judgement {
+fn containers(pod: &Pod) -> Finding {
     let status = pod.status.as_ref();
     let statuses = status.and_then(|status| status.container_statuses.as_deref());
     let statuses = statuses.unwrap_or_default();
@@ -231,8 +232,4 @@ fn trouble(status: &ContainerStatus) -> Option<String> {
 fn condition<'p>(pod: &'p Pod, type_: &str) -> Option<&'p PodCondition> {
     let mut conditions = pod.status.as_ref()?.conditions.as_deref()?.iter();
     conditions.find(|condition| condition.type_ == type_)
-}
-
-fn is(pod: &Pod, type_: &str) -> bool {
-    condition(pod, type_).is_some_and(|condition| condition.status == "True")
 }

@@ -2,16 +2,16 @@ use serde_json::{Value, json};
 
 use super::render::{Room, text};
 use super::*;
-use crate::testkit::{CREATED, Is, MINIMAL, World, after, condition, container};
+use crate::testkit::{CREATED, Is, MINIMAL, SetObjects, after, condition, container};
 
 /// Five minutes after everything was created, without an end on the right.
-fn shown(world: &World) -> String {
-    text(&analyse(&world.objects()), after(300), Room::default())
+fn shown(set: &SetObjects) -> String {
+    text(&analyse(&set.objects()), after(300), Room::default())
 }
 
 /// The line about one thing, without the tree around it.
-fn line(world: &World, title: &str) -> String {
-    let text = shown(world);
+fn line(set: &SetObjects, title: &str) -> String {
+    let text = shown(set);
     let mut found = text.lines().filter(|line| line.contains(&format!("{title} ")));
     let line = found.next().unwrap_or_else(|| panic!("no {title} in\n{text}"));
     assert_eq!(found.next(), None, "{title} is there once");
@@ -26,39 +26,39 @@ const BELOW_MINIMUM: [Is; 3] = [Is::Ready, Is::Unscheduled, Is::Unscheduled];
 
 #[test]
 fn a_complete_set_waits_for_nothing() {
-    insta::assert_snapshot!(shown(&World::ready(MINIMAL)));
+    insta::assert_snapshot!(shown(&SetObjects::ready(MINIMAL)));
 }
 
 #[test]
 fn a_new_set_waits_for_the_operator() {
-    insta::assert_snapshot!(shown(&World::new(MINIMAL)));
+    insta::assert_snapshot!(shown(&SetObjects::new(MINIMAL)));
 }
 
 /// Only a part of the pods of the base gang exists.
 #[test]
 fn gated_pods_wait_for_their_gang_and_scaled_gangs_for_the_base_gang() {
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let pending = json!({ "status": { "conditions": [{
         "type": "Initialized", "status": "False", "reason": "PodsPending",
         "message": "Not all constituent pods have been created yet",
     }]}});
-    world.patch_gang("demo-0", &pending);
-    for name in world.cliques.keys().cloned().collect::<Vec<_>>() {
-        let number = world.cliques[&name].spec.replicas - i32::from(name == WORKERS);
-        world.pods_are(&name, &vec![Is::Gated; usize::try_from(number).unwrap()]);
+    set.patch_gang("demo-0", &pending);
+    for name in set.cliques.keys().cloned().collect::<Vec<_>>() {
+        let number = set.cliques[&name].spec.replicas - i32::from(name == WORKERS);
+        set.pods_are(&name, &vec![Is::Gated; usize::try_from(number).unwrap()]);
         let conditions = [
             condition("PodCliqueScheduled", "False", 1),
             condition("MinAvailableBreached", "True", 1),
         ];
-        world.patch_clique(&name, &json!({ "status": { "conditions": conditions } }));
+        set.patch_clique(&name, &json!({ "status": { "conditions": conditions } }));
     }
     let unavailable = json!({ "status": {
         "availableReplicas": 0, "conditions": [condition("MinAvailableBreached", "True", 1)],
     }});
-    world.patch_group("demo-0-decode", &unavailable);
-    world.patch_set(&json!({ "status": { "availableReplicas": 0 } }));
+    set.patch_group("demo-0-decode", &unavailable);
+    set.patch_set(&json!({ "status": { "availableReplicas": 0 } }));
 
-    insta::assert_snapshot!(shown(&world));
+    insta::assert_snapshot!(shown(&set));
 }
 
 /// A pod whose gate is gone, and at which the scheduler has not looked since.
@@ -70,7 +70,7 @@ fn gated_before(claims: &Value) -> Value {
 }
 
 #[test]
-fn what_a_pod_waits_for() {
+fn a_pod_shows_the_first_thing_it_waits_for() {
     let running = json!({ "running": { "startedAt": CREATED } });
     let waiting = |reason: &str, message: &str| json!({ "waiting": { "reason": reason, "message": message } });
     let unready = |containers: Value| {
@@ -190,21 +190,21 @@ fn what_a_pod_waits_for() {
         ),
     ];
     for (what, change, expected) in cases {
-        let mut world = World::ready(MINIMAL);
-        world.patch_pod("demo-0-router-0", &change);
-        let line = line(&world, "pod/demo-0-router-0");
+        let mut set = SetObjects::ready(MINIMAL);
+        set.patch_pod("demo-0-router-0", &change);
+        let line = line(&set, "pod/demo-0-router-0");
         assert_eq!(line, format!("pod/demo-0-router-0 {expected}"), "{what}");
     }
 }
 
 #[test]
 fn a_clique_waits_for_the_claims_of_its_pods() {
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
-    world.patch_pod("demo-0-router-0", &gated_before(&claims));
+    set.patch_pod("demo-0-router-0", &gated_before(&claims));
 
     assert_eq!(
-        line(&world, "pclq/demo-0-router"),
+        line(&set, "pclq/demo-0-router"),
         "pclq/demo-0-router 0/1 Unscheduled 5m its minimum: 0 of 1 pods scheduled; \
          ResourceClaimTemplate one-gpu of claim \"gpu\" to exist"
     );
@@ -212,14 +212,14 @@ fn a_clique_waits_for_the_claims_of_its_pods() {
 
 #[test]
 fn messages_of_the_cluster_cannot_control_the_terminal() {
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let change = json!({ "spec": { "nodeName": null }, "status": { "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "\u{1b}[2J\u{1b}]0;owned\u{7}",
     }]}});
-    world.patch_pod("demo-0-router-0", &change);
+    set.patch_pod("demo-0-router-0", &change);
 
-    let text = shown(&world);
+    let text = shown(&set);
 
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
     assert!(text.contains("\\u{1b}[2J\\u{1b}]0;owned\\u{7}"), "{text}");
@@ -229,10 +229,10 @@ fn messages_of_the_cluster_cannot_control_the_terminal() {
 fn a_pod_with_a_start_order_waits_for_its_parents() {
     let manifest =
         MINIMAL.replace("cliques:", "cliqueStartupType: CliqueStartupTypeInOrder\n    cliques:");
-    let mut world = World::ready(&manifest);
+    let mut set = SetObjects::ready(&manifest);
     let init = container("grove-initc", false, &json!({ "running": { "startedAt": CREATED } }));
     let pod = format!("{WORKERS}-0");
-    world.patch_pod(
+    set.patch_pod(
         &pod,
         &json!({ "status": {
             "conditions": [{ "type": "PodScheduled", "status": "True" }],
@@ -241,78 +241,78 @@ fn a_pod_with_a_start_order_waits_for_its_parents() {
     );
 
     let expected = format!("pod/{pod} Starting 5m its parents, which are ready now");
-    assert_eq!(line(&world, &format!("pod/{pod}")), expected);
-    world.pods_are("demo-0-decode-0-leader", &[Is::Starting]);
+    assert_eq!(line(&set, &format!("pod/{pod}")), expected);
+    set.pods_are("demo-0-decode-0-leader", &[Is::Starting]);
     let expected =
         format!("pod/{pod} Starting 5m its parents: demo-0-decode-0-leader has 0 of 1 pods ready");
-    assert_eq!(line(&world, &format!("pod/{pod}")), expected);
+    assert_eq!(line(&set, &format!("pod/{pod}")), expected);
 }
 
 #[test]
-fn how_gangs_are_and_what_they_wait_for() {
+fn a_gang_shows_its_state_and_what_it_waits_for() {
     let minimum = format!("{WORKERS} has 1 of 2 pods");
-    let mut world = World::ready(MINIMAL);
-    world.pods_are(WORKERS, &BELOW_MINIMUM);
+    let mut set = SetObjects::ready(MINIMAL);
+    set.pods_are(WORKERS, &BELOW_MINIMUM);
     assert_eq!(
-        line(&world, "pg/demo-0"),
+        line(&set, "pg/demo-0"),
         format!("pg/demo-0 Unscheduled 5m the scheduler: {minimum} scheduled")
     );
-    // Its pods are past their gates.
-    assert_eq!(line(&world, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
-    world.pods_are("demo-0-decode-1-leader", &[Is::Unscheduled]);
+    // Its pods have no gates any more.
+    assert_eq!(line(&set, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
+    set.pods_are("demo-0-decode-1-leader", &[Is::Gated]);
     assert_eq!(
-        line(&world, "pg/demo-0-decode-0"),
+        line(&set, "pg/demo-0-decode-0"),
         format!(
             "pg/demo-0-decode-0 Gated 5m base gang demo-0 to be scheduled: {minimum} scheduled"
         )
     );
 
-    // Made anew, beside a pod that does not go.
-    let mut world = World::ready(MINIMAL);
+    // Recreated, while a pod of the former one is still terminating.
+    let mut set = SetObjects::ready(MINIMAL);
     let [leader, workers] = ["demo-0-decode-1-leader", "demo-0-decode-1-worker"];
     let former = format!("{leader}-0");
-    let going = world.pods[&former].clone();
-    world.pods.insert("former".to_owned(), going);
+    let going = set.pods[&former].clone();
+    set.pods.insert("former".to_owned(), going);
     let going = json!({ "metadata": { "name": "former", "deletionTimestamp": CREATED } });
-    world.patch_pod("former", &going);
-    world.pods_are(leader, &[Is::Gated]);
-    world.pods_are(workers, &[Is::Gated; 3]);
+    set.patch_pod("former", &going);
+    set.pods_are(leader, &[Is::Gated]);
+    set.pods_are(workers, &[Is::Gated; 3]);
     let waits = "the former pods of PodGang demo-0-decode-0 to be gone";
     assert_eq!(
-        line(&world, "pg/demo-0-decode-0"),
+        line(&set, "pg/demo-0-decode-0"),
         format!("pg/demo-0-decode-0 Gated 5m {waits}: former")
     );
-    assert_eq!(line(&world, &format!("pod/{former}")), format!("pod/{former} Gated 5m {waits}"));
+    assert_eq!(line(&set, &format!("pod/{former}")), format!("pod/{former} Gated 5m {waits}"));
 
-    let mut world = World::ready(MINIMAL);
-    world.pods_are(WORKERS, &[Is::Ready, Is::Starting, Is::Starting]);
+    let mut set = SetObjects::ready(MINIMAL);
+    set.pods_are(WORKERS, &[Is::Ready, Is::Starting, Is::Starting]);
     assert_eq!(
-        line(&world, "pg/demo-0"),
+        line(&set, "pg/demo-0"),
         format!("pg/demo-0 Starting 5m its minimum: {minimum} ready")
     );
-    assert_eq!(line(&world, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
+    assert_eq!(line(&set, "pg/demo-0-decode-0"), "pg/demo-0-decode-0 Ready 5m");
 
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let unhealthy = json!({ "status": { "conditions": [
         condition("Initialized", "True", 1), condition("Unhealthy", "True", 9),
     ]}});
-    world.patch_gang("demo-0", &unhealthy);
-    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Ready 5m Unhealthy: Reason: a message");
+    set.patch_gang("demo-0", &unhealthy);
+    assert_eq!(line(&set, "pg/demo-0"), "pg/demo-0 Ready 5m Unhealthy: Reason: a message");
 
-    let mut world = World::ready(MINIMAL);
-    world.patch_gang(
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_gang(
         "demo-0",
         &json!({ "status": { "conditions": [{
             "type": "Initialized", "status": "False", "reason": "RefsSyncing", "message": "soon",
         }]}}),
     );
-    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Pending 5m RefsSyncing: soon");
-    world.gangs.remove("demo-0");
-    assert_eq!(line(&world, "pg/demo-0"), "pg/demo-0 Missing the operator to create it");
+    assert_eq!(line(&set, "pg/demo-0"), "pg/demo-0 Pending 5m RefsSyncing: soon");
+    set.gangs.remove("demo-0");
+    assert_eq!(line(&set, "pg/demo-0"), "pg/demo-0 Missing the operator to create it");
 }
 
 #[test]
-fn how_cliques_are_and_what_they_wait_for() {
+fn a_clique_shows_its_state_and_what_it_waits_for() {
     use Is::{Gated, Ready, Starting, Unscheduled};
     let cases: [(&[Is], &str); 6] = [
         (&[Ready, Ready, Ready], "3/3 Ready 5m"),
@@ -327,80 +327,79 @@ fn how_cliques_are_and_what_they_wait_for() {
     ];
     let title = format!("pclq/{WORKERS}");
     for (states, expected) in cases {
-        let mut world = World::ready(MINIMAL);
-        world.pods_are(WORKERS, states);
-        assert_eq!(line(&world, &title), format!("{title} {expected}"));
+        let mut set = SetObjects::ready(MINIMAL);
+        set.pods_are(WORKERS, states);
+        assert_eq!(line(&set, &title), format!("{title} {expected}"));
     }
 
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let crashes = container("c", false, &json!({ "waiting": { "reason": "CrashLoopBackOff" } }));
-    world.pods_are(WORKERS, &[Ready, Starting, Starting]);
-    world.patch_pod(
+    set.pods_are(WORKERS, &[Ready, Starting, Starting]);
+    set.patch_pod(
         &format!("{WORKERS}-1"),
         &json!({ "status": { "containerStatuses": [crashes] } }),
     );
     let expected = format!("{title} 1/3 NotReady 5m its minimum: 1 of 2 pods ready");
-    assert_eq!(line(&world, &title), expected);
+    assert_eq!(line(&set, &title), expected);
 
-    let mut world = World::ready(MINIMAL);
+    let mut set = SetObjects::ready(MINIMAL);
     let error = json!({ "code": "ERR_CREATE_POD", "description": "quota exceeded" });
-    world.patch_clique(WORKERS, &json!({ "status": { "lastErrors": [error] } }));
-    assert_eq!(line(&world, &title), format!("{title} 3/3 Ready 5m quota exceeded"));
+    set.patch_clique(WORKERS, &json!({ "status": { "lastErrors": [error] } }));
+    assert_eq!(line(&set, &title), format!("{title} 3/3 Ready 5m quota exceeded"));
 }
 
 /// The router lost its pod 100 s after the creation; a quarter of an hour later it ends.
 #[test]
 fn what_lost_its_minimum_says_when_it_ends() {
-    let mut world = World::ready(MINIMAL);
-    world.patch_set(&json!({
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_set(&json!({
         "spec": { "template": { "terminationDelay": "15m" } }, "status": { "availableReplicas": 0 },
     }));
     let lost = json!({ "status": {
         "conditions": [
             condition("PodCliqueScheduled", "False", 100),
             condition("MinAvailableBreached", "True", 100),
+            condition("MinAvailableReached", "True", 2),
         ],
     }});
-    world.pods_are("demo-0-router", &[Is::Unscheduled]);
-    world.patch_clique("demo-0-router", &lost);
+    set.pods_are("demo-0-router", &[Is::Unscheduled]);
+    set.patch_clique("demo-0-router", &lost);
 
-    insta::assert_snapshot!(shown(&world));
-    insta::assert_json_snapshot!(analyse(&world.objects()));
+    insta::assert_snapshot!(shown(&set));
+    insta::assert_json_snapshot!(analyse(&set.objects()));
 }
 
 #[test]
-fn when_something_ends() {
+fn a_breach_ends_in_a_termination_only_after_the_minimum_was_reached() {
     let breached = |since: i64| condition("MinAvailableBreached", "True", since);
-    let router = |scheduled: Value, since: i64| {
-        let mut world = World::ready(MINIMAL);
-        world.patch_set(&json!({ "spec": { "template": { "terminationDelay": "3m" } } }));
-        let conditions = json!([scheduled, breached(since)]);
-        world.patch_clique("demo-0-router", &json!({ "status": { "conditions": conditions } }));
-        line(&world, "pclq/demo-0-router")
+    let reached = |status: &str| condition("MinAvailableReached", status, 2);
+    let router = |reached: Value, since: i64| {
+        let mut set = SetObjects::ready(MINIMAL);
+        set.patch_set(&json!({ "spec": { "template": { "terminationDelay": "3m" } } }));
+        let conditions = json!([breached(since), reached]);
+        set.patch_clique("demo-0-router", &json!({ "status": { "conditions": conditions } }));
+        line(&set, "pclq/demo-0-router")
     };
-    let unscheduled = |since| condition("PodCliqueScheduled", "False", since);
-    // It never had its minimum, so it may take its time.
-    assert_eq!(router(unscheduled(3), 3), "pclq/demo-0-router 1/1 Ready 5m");
+    assert_eq!(router(reached("False"), 200), "pclq/demo-0-router 1/1 Ready 5m");
     assert_eq!(
-        router(unscheduled(200), 200),
+        router(reached("True"), 200),
         "pclq/demo-0-router 1/1 Breached 5m its recovery: breached since 100s, terminated in 80s (at \
          2026-01-01T00:06:20Z)"
     );
-    // Its pods are scheduled and fail.
     assert_eq!(
-        router(condition("PodCliqueScheduled", "True", 3), 110),
+        router(reached("True"), 110),
         "pclq/demo-0-router 1/1 Breached 5m its termination: breached since 3m10s, due at \
          2026-01-01T00:04:50Z"
     );
 
     let group = |conditions: Value| {
-        let mut world = World::ready(MINIMAL);
-        world.patch_group("demo-0-decode", &json!({ "status": { "conditions": conditions } }));
-        line(&world, "pcsg/demo-0-decode")
+        let mut set = SetObjects::ready(MINIMAL);
+        set.patch_group("demo-0-decode", &json!({ "status": { "conditions": conditions } }));
+        line(&set, "pcsg/demo-0-decode")
     };
-    assert_eq!(group(json!([breached(2)])), "pcsg/demo-0-decode 2/2 Ready 5m");
+    assert_eq!(group(json!([breached(60), reached("False")])), "pcsg/demo-0-decode 2/2 Ready 5m");
     assert_eq!(
-        group(json!([breached(60)])),
+        group(json!([breached(60), reached("True")])),
         "pcsg/demo-0-decode 2/2 Breached 5m its recovery: breached since 4m, terminated in 3h56m (at \
          2026-01-01T04:01:00Z)"
     );
@@ -410,15 +409,26 @@ fn when_something_ends() {
     );
 }
 
+#[test]
+fn a_succeeded_pod_counts_for_the_minimum_of_its_gang() {
+    let mut set = SetObjects::ready(MINIMAL);
+    let succeeded = json!({ "status": { "phase": "Succeeded", "conditions": [
+        { "type": "PodScheduled", "status": "True" }, { "type": "Ready", "status": "False" },
+    ]}});
+    set.patch_pod("demo-0-router-0", &succeeded);
+
+    assert_eq!(line(&set, "pg/demo-0"), "pg/demo-0 Ready 5m");
+}
+
 /// Of two replicas the second is being updated.
-fn updating() -> World {
-    let mut world = World::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
+fn updating() -> SetObjects {
+    let mut set = SetObjects::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
     let started = after(60).to_string();
-    world.patch_set(&json!({ "status": { "updatedReplicas": 1, "updateProgress": {
+    set.patch_set(&json!({ "status": { "updatedReplicas": 1, "updateProgress": {
         "updateStartedAt": started,
         "currentlyUpdating": [{ "replicaIndex": 1, "updateStartedAt": started }],
     }}}));
-    world.patch_group(
+    set.patch_group(
         "demo-1-decode",
         &json!({ "status": { "updateProgress": {
             "updateStartedAt": started, "podCliqueSetGenerationHash": "h",
@@ -426,7 +436,7 @@ fn updating() -> World {
             "readyReplicaIndicesSelectedToUpdate": { "current": 1, "completed": [0] },
         }}}),
     );
-    world.patch_clique(
+    set.patch_clique(
         "demo-1-router",
         &json!({ "status": { "updatedReplicas": 0, "updateProgress": {
             "updateStartedAt": started, "podCliqueSetGenerationHash": "h", "podTemplateHash": "h",
@@ -434,26 +444,24 @@ fn updating() -> World {
         }}}),
     );
     // Updates that ended are history.
-    world.patch_clique(
+    set.patch_clique(
         "demo-0-router",
         &json!({ "status": { "updateProgress": {
             "updateStartedAt": started, "updateEndedAt": started, "podCliqueSetGenerationHash": "h",
             "podTemplateHash": "h",
         }}}),
     );
-    world
+    set
 }
 
 #[test]
 fn an_update_is_shown_where_it_happens() {
-    let mut world = updating();
-    insta::assert_snapshot!(shown(&world));
+    let mut set = updating();
+    insta::assert_snapshot!(shown(&set));
 
-    world.patch_set(
-        &json!({ "metadata": { "annotations": { "grove.io/rollout-paused": "true" } } }),
-    );
+    set.patch_set(&json!({ "metadata": { "annotations": { "grove.io/rollout-paused": "true" } } }));
     assert_eq!(
-        line(&world, "pcs/demo"),
+        line(&set, "pcs/demo"),
         "pcs/demo 2/2 Updating 5m its update since 4m: 1 of 2 replicas, now replica 1, paused; the \
          user: the update is paused, see \"grove rollout resume demo\""
     );
@@ -461,24 +469,24 @@ fn an_update_is_shown_where_it_happens() {
 
 #[test]
 fn an_update_that_was_paused_before_it_began_waits_for_the_user() {
-    let mut world = World::ready(MINIMAL);
-    world.patch_set(&json!({
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_set(&json!({
         "metadata": { "annotations": { "grove.io/rollout-paused": "true" } },
-        "status": { "currentGenerationHash": grove_core::hash::generation_hash(&world.set) },
+        "status": { "currentGenerationHash": grove_core::hash::generation_hash(&set.set) },
     }));
-    assert_eq!(line(&world, "pcs/demo"), "pcs/demo 1/1 Ready 5m");
+    assert_eq!(line(&set, "pcs/demo"), "pcs/demo 1/1 Ready 5m");
 
-    world.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
+    set.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
     assert_eq!(
-        line(&world, "pcs/demo"),
+        line(&set, "pcs/demo"),
         "pcs/demo 1/1 Ready 5m the user: the update is paused, see \"grove rollout resume demo\""
     );
 }
 
 #[test]
-fn a_set_tells_errors_and_what_its_scheduler_says() {
-    let mut world = World::ready(MINIMAL);
-    world.patch_set(&json!({
+fn a_set_reports_errors_and_conditions_of_its_scheduler_and_topology() {
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_set(&json!({
         "metadata": { "generation": 4 },
         "status": {
             "lastErrors": [{ "code": "ERR_SYNC_ROLE", "description": "roles are forbidden" }],
@@ -492,7 +500,7 @@ fn a_set_tells_errors_and_what_its_scheduler_says() {
     }));
 
     assert_eq!(
-        line(&world, "pcs/demo"),
+        line(&set, "pcs/demo"),
         "pcs/demo 1/1 Ready 5m the operator to see generation 4; roles are forbidden; \
          SchedulerBackendReady: Reason: a message; SchedulerLimits: Reason: a message; \
          TopologyConstraints: Reason: a message"
@@ -503,9 +511,9 @@ fn a_set_tells_errors_and_what_its_scheduler_says() {
 /// clique.
 #[test]
 fn what_is_left_over_is_shown_where_it_was() {
-    let mut world = World::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
-    world.patch_set(&json!({ "spec": { "replicas": 1 }, "status": { "availableReplicas": 1 } }));
-    world.patch_group(
+    let mut set = SetObjects::ready(&MINIMAL.replacen("replicas: 1", "replicas: 2", 1));
+    set.patch_set(&json!({ "spec": { "replicas": 1 }, "status": { "availableReplicas": 1 } }));
+    set.patch_group(
         "demo-0-decode",
         &json!({
             "spec": { "replicas": 1 }, "status": { "availableReplicas": 1 },
@@ -521,34 +529,34 @@ fn what_is_left_over_is_shown_where_it_was() {
         "demo-1-decode-1-leader",
     ];
     for name in leaving {
-        world.patch_clique(name, &deleting);
+        set.patch_clique(name, &deleting);
     }
-    world.gangs.retain(|name, _| name == "demo-0");
-    world.groups.remove("demo-1-decode");
+    set.gangs.retain(|name, _| name == "demo-0");
+    set.groups.remove("demo-1-decode");
     let left = ["demo-1-decode-1-leader", "demo-1-decode-0-leader-0", "demo-1-decode-1-leader-0"];
     let stays = |name: &str| !name.starts_with("demo-1-decode") || left.contains(&name);
-    world.cliques.retain(|name, _| stays(name));
-    world.pods.retain(|name, _| stays(name));
+    set.cliques.retain(|name, _| stays(name));
+    set.pods.retain(|name, _| stays(name));
 
-    insta::assert_snapshot!(shown(&world));
+    insta::assert_snapshot!(shown(&set));
 }
 
 #[test]
 fn a_deleted_set_waits_for_its_finalizers() {
-    let mut world = World::ready(MINIMAL);
-    world.patch_set(&json!({ "metadata": {
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_set(&json!({ "metadata": {
         "deletionTimestamp": CREATED, "finalizers": ["grove.io/podcliqueset.grove.io"],
     }}));
 
     let expected = "pcs/demo 1/1 Terminating 5m its finalizers: grove.io/podcliqueset.grove.io";
-    assert_eq!(line(&world, "pcs/demo"), expected);
+    assert_eq!(line(&set, "pcs/demo"), expected);
 }
 
 #[test]
 fn what_does_not_fit_is_cut_off() {
-    let mut world = World::ready(MINIMAL);
-    world.pods_are(WORKERS, &BELOW_MINIMUM);
-    let tree = analyse(&world.objects());
+    let mut set = SetObjects::ready(MINIMAL);
+    set.pods_are(WORKERS, &BELOW_MINIMUM);
+    let tree = analyse(&set.objects());
 
     let room = Room { width: Some(60), height: Some(5) };
     insta::assert_snapshot!(text(&tree, after(300), room));

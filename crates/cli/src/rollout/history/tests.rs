@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::testkit::{CREATED, MINIMAL, World, after};
+use crate::testkit::{CREATED, MINIMAL, SetObjects, after};
 
 /// A revision of the set `owner` whose workers have this image.
 fn revision(number: i64, image: &str, cause: Option<&str>, owner: &str) -> ControllerRevision {
@@ -34,13 +34,13 @@ fn history() -> History {
         revision(1, "worker:1", Some("first try"), "u"),
         revision(9, "worker:0", None, "of a former set"),
     ];
-    History::of(&World::new(MINIMAL).set, found)
+    History::of(&SetObjects::new(MINIMAL).set, found)
 }
 
 #[test]
 fn the_history_is_a_table_with_the_oldest_first() {
     insta::assert_snapshot!(history().table(after(300)));
-    let none = History::of(&World::new(MINIMAL).set, Vec::new());
+    let none = History::of(&SetObjects::new(MINIMAL).set, Vec::new());
     assert_eq!(none.table(after(0)), "PodCliqueSet \"demo\" has no revisions yet\n");
 }
 
@@ -69,7 +69,7 @@ fn undo_goes_to_the_revision_before_the_current_one() {
     assert_eq!(history().target(0).unwrap().number, 1);
     assert_eq!(history().target(3).unwrap().number, 3);
     assert!(history().target(2).is_err());
-    let none = History::of(&World::new(MINIMAL).set, vec![revision(1, "a", None, "u")]);
+    let none = History::of(&SetObjects::new(MINIMAL).set, vec![revision(1, "a", None, "u")]);
     let error = none.target(0).err().unwrap().to_string();
     assert_eq!(error, "PodCliqueSet \"demo\" has no revision before the current one");
 }
@@ -77,7 +77,7 @@ fn undo_goes_to_the_revision_before_the_current_one() {
 #[test]
 fn change_cause_cannot_control_the_terminal() {
     let found = vec![revision(1, "a", Some("\x1b[2Jgone\nnew line"), "u")];
-    let table = History::of(&World::new(MINIMAL).set, found).table(after(0));
+    let table = History::of(&SetObjects::new(MINIMAL).set, found).table(after(0));
     assert!(table.contains("\\u{1b}[2Jgone\\u{a}new line"), "{table}");
     assert_eq!(table.lines().count(), 2, "{table}");
 }

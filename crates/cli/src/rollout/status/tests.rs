@@ -1,55 +1,55 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testkit::{MINIMAL, World, after};
+use crate::testkit::{MINIMAL, SetObjects, after};
 
-fn said(world: &World) -> (bool, String) {
-    let Judgement { line, complete } = judge(&world.objects());
+fn reported(set: &SetObjects) -> (bool, String) {
+    let Judgement { line, complete } = judge(&set.objects());
     (complete, line)
 }
 
 /// A set of ten replicas whose fifth is being updated.
-fn updating() -> World {
-    let mut world = World::ready(&MINIMAL.replacen("replicas: 1", "replicas: 10", 1));
+fn updating() -> SetObjects {
+    let mut set = SetObjects::ready(&MINIMAL.replacen("replicas: 1", "replicas: 10", 1));
     let started = after(60).to_string();
     let progress = json!({
         "updateStartedAt": started, "podCliqueSetGenerationHash": "h", "podTemplateHash": "h",
     });
-    world.patch_set(&json!({ "status": { "updatedReplicas": 3, "updateProgress": {
+    set.patch_set(&json!({ "status": { "updatedReplicas": 3, "updateProgress": {
         "updateStartedAt": started,
         "currentlyUpdating": [{ "replicaIndex": 4, "updateStartedAt": started }],
     }}}));
     let mut of_router = progress.clone();
     of_router["readyPodsSelectedToUpdate"] = json!({ "current": "demo-4-router-x" });
     let router = json!({ "updatedReplicas": 0, "updateProgress": of_router });
-    world.patch_clique("demo-4-router", &json!({ "status": router }));
+    set.patch_clique("demo-4-router", &json!({ "status": router }));
     let mut of_group = progress;
     of_group["updatedPodCliquesCount"] = json!(2);
     of_group["totalPodCliquesCount"] = json!(4);
-    world.patch_group("demo-4-decode", &json!({ "status": { "updateProgress": of_group } }));
-    world
+    set.patch_group("demo-4-decode", &json!({ "status": { "updateProgress": of_group } }));
+    set
 }
 
 #[test]
 fn a_complete_set_has_rolled_out() {
-    let (complete, line) = said(&World::ready(MINIMAL));
+    let (complete, line) = reported(&SetObjects::ready(MINIMAL));
     assert!(complete);
     assert_eq!(line, r#"PodCliqueSet "demo" successfully rolled out: 1 replica"#);
 
-    let mut world = World::ready(MINIMAL);
-    world.patch_set(&json!({ "spec": { "replicas": 0 }, "status": {
+    let mut set = SetObjects::ready(MINIMAL);
+    set.patch_set(&json!({ "spec": { "replicas": 0 }, "status": {
         "availableReplicas": 0, "updatedReplicas": 0,
         "updateProgress": {
             "updateStartedAt": after(1).to_string(), "updateEndedAt": after(2).to_string(),
         },
     }}));
-    let (complete, line) = said(&world);
+    let (complete, line) = reported(&set);
     assert!(complete);
     assert_eq!(line, r#"PodCliqueSet "demo" successfully rolled out: 0 replicas"#);
 }
 
 #[test]
-fn what_a_rollout_waits_for() {
+fn a_rollout_reports_the_first_thing_it_waits_for() {
     let mut paused =
         json!({ "metadata": { "annotations": { "grove.io/rollout-paused": "true" } } });
     let failed =
@@ -103,20 +103,20 @@ fn what_a_rollout_waits_for() {
         ),
     ];
     for (what, change, expected) in cases {
-        let mut world = updating();
-        world.patch_set(&change);
-        assert_eq!(said(&world), (false, expected), "{what}");
+        let mut set = updating();
+        set.patch_set(&change);
+        assert_eq!(reported(&set), (false, expected), "{what}");
     }
 
-    let mut world = World::ready(MINIMAL);
-    let current = grove_core::hash::generation_hash(&world.set);
+    let mut set = SetObjects::ready(MINIMAL);
+    let current = grove_core::hash::generation_hash(&set.set);
     paused["status"] = json!({ "currentGenerationHash": current });
-    world.patch_set(&paused);
+    set.patch_set(&paused);
     let line = "PodCliqueSet \"demo\" successfully rolled out: 1 replica; it is paused, so the next \
                 change will wait";
-    assert_eq!(said(&world), (true, line.to_owned()));
-    world.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
+    assert_eq!(reported(&set), (true, line.to_owned()));
+    set.patch_set(&json!({ "status": { "currentGenerationHash": "former" } }));
     let line = "PodCliqueSet \"demo\" is paused: its template has changed; \"grove rollout resume \
                 demo\" lets it go on";
-    assert_eq!(said(&world), (false, line.to_owned()));
+    assert_eq!(reported(&set), (false, line.to_owned()));
 }

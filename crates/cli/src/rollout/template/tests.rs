@@ -2,10 +2,10 @@ use grove_core::hash;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 
 use super::*;
-use crate::testkit::{MINIMAL, World, after};
+use crate::testkit::{MINIMAL, SetObjects, after};
 
 fn set() -> PodCliqueSet {
-    World::new(MINIMAL).set
+    SetObjects::new(MINIMAL).set
 }
 
 /// The set after a patch.
