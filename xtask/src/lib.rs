@@ -7,4 +7,5 @@
 
 pub mod cluster;
 pub mod poll;
+pub mod rows;
 pub mod tools;

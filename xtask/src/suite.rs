@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use xtask::cluster::directory;
 use xtask::poll::Stopwatch;
+use xtask::rows;
 use xtask::tools::{Kube, Part, Toolbox};
 
 use crate::generate::{cargo, workspace_root};
@@ -29,7 +30,8 @@ pub(crate) struct TestArguments {
     /// Run one half: everything that needs no control plane, or only what does.
     #[arg(long, value_enum)]
     only: Option<Half>,
-    /// Run only tests whose name contains this, and no format check or lints.
+    /// Run only tests whose name contains this, and no format check or lints. On the real control plane, names of
+    /// test programs and of rows of tables count too.
     #[arg(long)]
     filter: Option<String>,
 }
@@ -83,7 +85,7 @@ impl Suite {
             self.real_tests(filter, arguments.only.is_some() || in_ci())?;
         }
         match filter.filter(|_| self.summary.is_empty()) {
-            Some(filter) => bail!("no test has a name that contains {filter:?}"),
+            Some(filter) => bail!("no test and no row has a name that contains {filter:?}"),
             None => Ok(()),
         }
     }
@@ -147,11 +149,8 @@ impl Suite {
         }
         toolbox.ensure(&parts)?;
         let command = self.cargo_test();
-        // A program starts a control plane for each test: there are several at once already.
-        let arguments = ["--ignored", "--test-threads=1"];
-        let arguments: Vec<&str> = arguments.into_iter().chain(filter).collect();
         let result = self.tests("real control plane", |log| match programs::build(command, log)? {
-            Some(programs) => programs::run(programs, &arguments, log),
+            Some(programs) => programs::run(programs, filter, log),
             None => Ok(false),
         });
         directory::sweep();
@@ -177,6 +176,10 @@ impl Suite {
             bail!("{name}: cargo reported no test run at all:\n{output}");
         }
         end(watch.elapsed(), passed, &format!(", {} passed", found.passed));
+        output
+            .lines()
+            .filter(|line| line.starts_with(rows::PREFIX))
+            .for_each(|row| eprintln!("{row}"));
         if !passed {
             eprintln!("{}", without_passes(&output));
         }

@@ -1,8 +1,7 @@
 //! Tables of rows: each row runs in its own task, a few at a time, and every failure is reported.
 //!
-//! A row has a name, and a test of a table runs the rows that the environment selects: `cargo xtask test
-//! --only real --filter TEXT` finds rows by name. It finds them among the tests in modules named `table`, which
-//! begin with [`select`] and end there when the rows are only to be listed or none is selected.
+//! A row has a name, and `cargo xtask test --only real --filter TEXT` runs single rows: see [`xtask::rows`]. A test
+//! of a table begins with [`select`], and ends there when it has nothing to run.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,11 +10,7 @@ use futures::future::BoxFuture;
 use grove_runtime::clock::{Clock, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-
-/// When it is set, tests of tables print the names of their rows and run none.
-const LIST: &str = "GROVE_LIST_ROWS";
-/// A part of the names of the rows to run. Unset selects all.
-const SELECT: &str = "GROVE_ROWS";
+use xtask::rows;
 
 /// More rows at a time do not finish sooner, they only finish later one by one.
 const MAX_IN_FLIGHT: usize = 12;
@@ -39,11 +34,11 @@ pub fn select<T>(
     name: impl Fn(&T) -> String,
 ) -> Option<Selected<T>> {
     let rows = rows.into_iter();
-    if std::env::var_os(LIST).is_some() {
-        rows.for_each(|row| println!("row: {}", name(&row)));
+    if std::env::var_os(rows::LIST).is_some() {
+        rows.for_each(|row| println!("{}{}", rows::PREFIX, name(&row)));
         return None;
     }
-    let Ok(part) = std::env::var(SELECT) else {
+    let Ok(part) = std::env::var(rows::SELECT) else {
         return Some(Selected { rows: rows.collect(), is_all: true });
     };
     let rows: Vec<T> = rows.filter(|row| name(row).contains(&part)).collect();

@@ -104,22 +104,22 @@ pub(crate) fn explicit(set: &mut Value) {
     template(set)["cliqueStartupType"] = json!("CliqueStartupTypeExplicit");
 }
 
-/// Sends every changed set without storing it, and tells which answers are wrong.
+/// Sends every changed set without storing it, and returns which answers are wrong. Rows with POST change a set that
+/// does not exist, the others the stored one.
 pub(crate) async fn wrong_answers(
     client: &Client,
-    method: Method,
-    base: &Value,
-    rows: &[Row],
+    stored: &Value,
+    rows: &[(Method, Row)],
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (what, change, answer) in rows {
-        let mut set = base.clone();
+    for (method, (what, change, answer)) in rows {
+        let mut set = if *method == Method::POST { good() } else { stored.clone() };
         change(&mut set);
         let sets = SETS.in_namespace(NAMESPACE);
-        let (path, body) = match method {
+        let (path, body) = match *method {
             Method::POST => (sets, set),
-            // Only the change: the operator changes other things meanwhile.
-            _ => (format!("{sets}/{}", name_of(base)), json!(json_patch::diff(base, &set))),
+            // Only the change: the operator changes other fields meanwhile.
+            _ => (format!("{sets}/{}", name_of(stored)), json!(json_patch::diff(stored, &set))),
         };
         let came = send(client, method.clone(), &format!("{path}?dryRun=All"), &body).await;
         wrong.extend(answer.compare(&came).map(|text| format!("{what}: {text}")));
