@@ -21,20 +21,18 @@ pub struct Fixture {
     pub requests: Requests,
 }
 
-/// A rule, and the check that shows it. [`rules!`](crate::rules) makes tables of them.
+/// A rule. [`rules!`](crate::rules) makes tables of them.
 #[derive(Clone, Copy)]
 pub struct Rule {
-    /// Path of the check, which selects the rule.
+    /// Path of the check, which states the rule.
     pub name: &'static str,
-    /// The rule.
-    pub sentence: &'static str,
     pub check: fn(Fixture, Namespace) -> BoxFuture<'static, ()>,
 }
 
 /// The rules to check, or none when the test has nothing to do.
 pub fn select(tables: &[&[Rule]]) -> Option<Selected<Rule>> {
     let rules = tables.iter().copied().flatten().copied();
-    table::select(rules, |rule| format!("{}: {}", rule.name, rule.sentence))
+    table::select(rules, |rule| rule.name.to_owned())
 }
 
 impl Fixture {
@@ -52,7 +50,7 @@ impl Fixture {
     pub fn rows(&self, rules: &[Rule]) -> Vec<Row> {
         let row = |(number, rule): (usize, &Rule)| {
             let (fixture, rule) = (self.clone(), *rule);
-            let name = format!("{}: {}", rule.name, rule.sentence);
+            let name = rule.name.to_owned();
             let run = async move {
                 let namespace = fixture.mirror.new_namespace(&format!("row-{number}")).await;
                 (rule.check)(fixture, namespace).await;
@@ -128,15 +126,14 @@ pub async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: i32)
     namespace.patch(kind, &format!("{name}/scale"), patch).await;
 }
 
-/// Makes a table of rules: `"the rule": check,` where the check is an async function of a [`Fixture`] and a
-/// [`Namespace`].
+/// Makes a table of rules from checks: async functions of a [`Fixture`] and a [`Namespace`] whose names state the
+/// rules.
 #[macro_export]
 macro_rules! rules {
-    ($($sentence:literal: $check:ident,)*) => {
+    ($($check:ident,)*) => {
         pub(crate) const RULES: &[$crate::fixture::Rule] = &[
             $($crate::fixture::Rule {
                 name: concat!(module_path!(), "::", stringify!($check)),
-                sentence: $sentence,
                 check: |fixture, namespace| Box::pin($check(fixture, namespace)),
             },)*
         ];

@@ -20,13 +20,13 @@ use grove_testbed::rules;
 use grove_testbed::sets::{clique, group, set, with_replicas};
 
 rules! {
-    "what lost its minimum starts again after the delay, and once": lost,
-    "a group that loses its minimum as soon as it is up is terminated after the delay, once": brief,
-    "what has its minimum back in time, what never had it and what starts, stays": recovered,
-    "what flaps faster than the delay stays, and goes when it stays below": flaps,
-    "the delay can be changed while it runs, and an update suspends it": delays,
-    "a replica of a group goes alone while the group keeps its minimum": group_replica,
-    "a group below its minimum takes its replica along, once": whole_replica,
+    a_lost_minimum_terminates_the_replica_once_after_the_delay,
+    a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay,
+    a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing,
+    flapping_faster_than_the_delay_terminates_nothing,
+    the_delay_follows_the_spec_and_updates_suspend_it,
+    a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum,
+    a_group_below_its_minimum_terminates_the_whole_replica_once,
 }
 
 const DELAY: i64 = 4;
@@ -127,7 +127,10 @@ fn assert_went_once(
     }
 }
 
-async fn lost(fixture: Fixture, namespace: Namespace) {
+async fn a_lost_minimum_terminates_the_replica_once_after_the_delay(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 2).await;
@@ -186,7 +189,10 @@ async fn lost(fixture: Fixture, namespace: Namespace) {
         .await;
 }
 
-async fn brief(fixture: Fixture, namespace: Namespace) {
+async fn a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 1).await;
@@ -220,7 +226,10 @@ async fn brief(fixture: Fixture, namespace: Namespace) {
     until_told(&namespace, "x", &story).await;
 }
 
-async fn recovered(fixture: Fixture, namespace: Namespace) {
+async fn a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 1).await;
@@ -259,7 +268,7 @@ async fn recovered(fixture: Fixture, namespace: Namespace) {
     assert_eq!(breached("starting-0-a"), "False", "pods that start are on their way");
 }
 
-async fn flaps(fixture: Fixture, namespace: Namespace) {
+async fn flapping_faster_than_the_delay_terminates_nothing(fixture: Fixture, namespace: Namespace) {
     let mut one = set("x", &[clique("a", 2)], &[]);
     one["spec"]["template"]["terminationDelay"] = json!(format!("{FLAPPING_DELAY}s"));
     fixture.deploy(&namespace, &one, 2).await;
@@ -291,7 +300,7 @@ async fn flaps(fixture: Fixture, namespace: Namespace) {
     assert_went_once(&namespace, mark, &["x-0-a"], (breached, FLAPPING_DELAY));
 }
 
-async fn delays(fixture: Fixture, namespace: Namespace) {
+async fn the_delay_follows_the_spec_and_updates_suspend_it(fixture: Fixture, namespace: Namespace) {
     let named = |name: &str| set(name, &[clique("a", 2)], &[]);
     let mut unset = named("unset");
     unset["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
@@ -343,7 +352,10 @@ async fn delays(fixture: Fixture, namespace: Namespace) {
         .await;
 }
 
-async fn group_replica(fixture: Fixture, namespace: Namespace) {
+async fn a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [clique("a", 1), clique("b", 1)];
     let one = impatient(set("x", &cliques, &[group("g", &["b"], 3, 2)]));
     fixture.deploy(&namespace, &one, 4).await;
@@ -374,7 +386,10 @@ fn uids_of_the_rest(namespace: &Namespace) -> BTreeMap<String, Value> {
     })
 }
 
-async fn whole_replica(fixture: Fixture, namespace: Namespace) {
+async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 6).await;

@@ -17,19 +17,19 @@ use grove_testbed::rules;
 use grove_testbed::sets::{clique, clique_with_min, group, new_image, set, small, with_replicas};
 
 rules! {
-    "replicas are updated one by one, pod by pod, never below the floor": one_by_one,
-    "the replica that serves least has its turn first, and its useless pods go first": turns,
-    "a scaling group is updated replica by replica, and a broken template stops at the first": groups,
-    "a template that does not work stops the update, and the way back touches no more": broken,
-    "another change during an update leads to the newest template": twice,
-    "replicas can be added and removed during an update": scaled,
-    "a replica that is made after a change is not updated once more": made_later,
-    "with OnDelete pods get the new template when somebody deletes them": on_delete,
-    "the strategy can be switched in the middle": switched,
-    "an update can be paused": paused,
-    "a set can be deleted during its update": deleted,
-    "a change that is not in a template touches no pod": not_hashed,
-    "an update is told from its beginning to its end, and leaves other cliques alone": told,
+    replicas_are_updated_one_by_one_and_never_below_the_floor,
+    the_least_available_replica_is_updated_first_and_so_are_its_useless_pods,
+    a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template,
+    a_broken_template_stops_the_update_and_a_rollback_replaces_no_more,
+    another_change_during_an_update_leads_to_the_newest_template,
+    replicas_can_be_added_and_removed_during_an_update,
+    a_replica_created_after_a_change_is_not_updated_again,
+    with_on_delete_pods_get_the_new_template_when_they_are_deleted,
+    the_strategy_can_be_switched_during_an_update,
+    an_update_can_be_paused,
+    a_set_can_be_deleted_during_its_update,
+    a_change_outside_the_templates_replaces_no_pod,
+    an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone,
 }
 
 /// A set beside the others that is made and updated now: whatever had to follow from what happened before
@@ -45,7 +45,10 @@ fn replica(object: &Value) -> &str {
     text(&object["metadata"]["labels"]["grove.io/podcliqueset-replica-index"])
 }
 
-async fn one_by_one(fixture: Fixture, namespace: Namespace) {
+async fn replicas_are_updated_one_by_one_and_never_below_the_floor(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [clique("a", 2), clique_with_min("b", 2, 1), clique("c", 1)];
     fixture.deploy(&namespace, &with_replicas(set("x", &cliques, &[]), 4), 20).await;
     let (groups, cliques) = (scheduler_groups(&namespace), uids_of_cliques(&namespace));
@@ -112,7 +115,10 @@ fn assert_oldest_first(deleted: &[Arc<Value>]) {
     }
 }
 
-async fn turns(fixture: Fixture, namespace: Namespace) {
+async fn the_least_available_replica_is_updated_first_and_so_are_its_useless_pods(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let place = format!("test.grove.io/{}", namespace.name);
     fixture.node(&namespace.name, &place, 6).await;
     let one = with_replicas(set("x", &[placed("a", 2, &place)], &[]), 3);
@@ -156,7 +162,10 @@ fn group_replicas_gone(state: &State, mark: usize) -> Vec<String> {
     deleted.iter().map(|one| text(&one["metadata"]["labels"][label]).to_owned()).collect()
 }
 
-async fn groups(fixture: Fixture, namespace: Namespace) {
+async fn a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
     let one = set("x", &cliques, &[group("decode", &["leader", "worker"], 3, 1)]);
     fixture.deploy(&namespace, &one, 7).await;
@@ -208,7 +217,10 @@ async fn groups(fixture: Fixture, namespace: Namespace) {
     assert_eq!(scheduler_groups(&namespace), gangs);
 }
 
-async fn broken(fixture: Fixture, namespace: Namespace) {
+async fn a_broken_template_stops_the_update_and_a_rollback_replaces_no_more(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
     fixture.deploy(&namespace, &one, 6).await;
     let mark = mark(&namespace);
@@ -237,7 +249,10 @@ async fn broken(fixture: Fixture, namespace: Namespace) {
     assert_eq!(namespace.look(|state| deleted_since(state, PODS, mark).len()), 2);
 }
 
-async fn twice(fixture: Fixture, namespace: Namespace) {
+async fn another_change_during_an_update_leads_to_the_newest_template(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "one").await;
@@ -260,7 +275,10 @@ async fn twice(fixture: Fixture, namespace: Namespace) {
     });
 }
 
-async fn scaled(fixture: Fixture, namespace: Namespace) {
+async fn replicas_can_be_added_and_removed_during_an_update(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "new").await;
@@ -272,7 +290,10 @@ async fn scaled(fixture: Fixture, namespace: Namespace) {
     until_updated(&namespace, "x", "newer", 5).await;
 }
 
-async fn made_later(fixture: Fixture, namespace: Namespace) {
+async fn a_replica_created_after_a_change_is_not_updated_again(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     set_image(&namespace, "x", "new").await;
     until_updated(&namespace, "x", "new", 5).await;
@@ -287,7 +308,10 @@ async fn made_later(fixture: Fixture, namespace: Namespace) {
     });
 }
 
-async fn on_delete(fixture: Fixture, namespace: Namespace) {
+async fn with_on_delete_pods_get_the_new_template_when_they_are_deleted(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut one = small("x");
     one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
     fixture.deploy(&namespace, &one, 5).await;
@@ -322,7 +346,7 @@ async fn on_delete(fixture: Fixture, namespace: Namespace) {
     assert_eq!(uids_of_cliques(&namespace), cliques);
 }
 
-async fn switched(fixture: Fixture, namespace: Namespace) {
+async fn the_strategy_can_be_switched_during_an_update(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     let strategy = |name: &str| json!({ "spec": { "updateStrategy": { "type": name } } });
     let begin = mark(&namespace);
@@ -357,7 +381,7 @@ async fn switched(fixture: Fixture, namespace: Namespace) {
     until_updated(&namespace, "x", "newer", 10).await;
 }
 
-async fn paused(fixture: Fixture, namespace: Namespace) {
+async fn an_update_can_be_paused(fixture: Fixture, namespace: Namespace) {
     let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 2);
     fixture.deploy(&namespace, &one, 4).await;
     let pause = |value: Value| json!({ "metadata": { "annotations": { "grove.io/rollout-paused": value } } });
@@ -372,7 +396,7 @@ async fn paused(fixture: Fixture, namespace: Namespace) {
     until_updated(&namespace, "x", "new", 4).await;
 }
 
-async fn deleted(fixture: Fixture, namespace: Namespace) {
+async fn a_set_can_be_deleted_during_its_update(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     set_image(&namespace, "x", "new").await;
     let started = "/status/updateProgress/currentlyUpdating/0/replicaIndex";
@@ -381,7 +405,7 @@ async fn deleted(fixture: Fixture, namespace: Namespace) {
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
-async fn not_hashed(fixture: Fixture, namespace: Namespace) {
+async fn a_change_outside_the_templates_replaces_no_pod(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique_with_min("b", 2, 1)];
     let mut one = set("x", &cliques, &[]);
     one["spec"]["template"]["cliques"][1]["labels"] = json!({ "role": "other" });
@@ -408,7 +432,10 @@ async fn not_hashed(fixture: Fixture, namespace: Namespace) {
     });
 }
 
-async fn told(fixture: Fixture, namespace: Namespace) {
+async fn an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let one = with_replicas(set("x", &[clique("a", 1), clique("b", 1)], &[]), 2);
     fixture.deploy(&namespace, &one, 4).await;
     let progress = || namespace.object(SETS, "x")["status"]["updateProgress"].clone();

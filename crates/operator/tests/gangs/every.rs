@@ -10,14 +10,14 @@ use grove_testbed::rules;
 use grove_testbed::sets::{clique, group, new_image, set, with_replicas};
 
 rules! {
-    "a gang of cliques and a group is placed whole, and scaled gangs apart": whole,
-    "of ten gangs with room for five exactly five are placed": ten,
-    "minima come first, and pods above them as far as there is room": surplus,
-    "a waiting pod that is deleted is replaced and holds nobody up": replaced,
-    "a gang that is made anew waits for the last of its former pods": anew,
+    a_gang_is_placed_whole_and_scaled_gangs_apart,
+    of_ten_gangs_with_room_for_five_exactly_five_are_placed,
+    minima_are_placed_before_surplus_pods,
+    a_deleted_waiting_pod_is_replaced_and_delays_no_other,
+    a_recreated_gang_waits_for_its_last_former_pod,
 }
 
-async fn whole(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_is_placed_whole_and_scaled_gangs_apart(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 3).await;
     let cliques =
         [room.clique("router", 1, 1), room.clique("leader", 1, 1), room.clique("worker", 3, 2)];
@@ -78,7 +78,10 @@ fn first_bound(state: &grove_testbed::mirror::State, cliques: &[&str; 3]) -> [us
     counts
 }
 
-async fn ten(fixture: Fixture, namespace: Namespace) {
+async fn of_ten_gangs_with_room_for_five_exactly_five_are_placed(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let room = Room::new(fixture, &namespace, 10).await;
     let set = set("x", &[room.clique("a", 1, 1), room.clique("b", 1, 1)], &[]);
     namespace.create(SETS, &with_replicas(set, 10)).await;
@@ -102,7 +105,7 @@ async fn ten(fixture: Fixture, namespace: Namespace) {
     assert_eq!(namespace.look(|state| placed(state, 0)), 5, "the others have nothing at all");
 }
 
-async fn surplus(fixture: Fixture, namespace: Namespace) {
+async fn minima_are_placed_before_surplus_pods(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 2).await;
     // Whoever is placed first could take all the room.
     let cliques = [room.clique("a", 3, 1), room.clique("b", 3, 1)];
@@ -125,7 +128,10 @@ async fn surplus(fixture: Fixture, namespace: Namespace) {
     }
 }
 
-async fn replaced(fixture: Fixture, namespace: Namespace) {
+async fn a_deleted_waiting_pod_is_replaced_and_delays_no_other(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let room = Room::new(fixture, &namespace, 2).await;
     let cliques = [room.clique("a", 1, 1), room.clique("b", 2, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -150,7 +156,7 @@ async fn replaced(fixture: Fixture, namespace: Namespace) {
 
 /// An update makes the gang of the second group replica anew, and one of its pods does not go. The
 /// scheduler would count that pod, and place new ones before all of them are there.
-async fn anew(fixture: Fixture, namespace: Namespace) {
+async fn a_recreated_gang_waits_for_its_last_former_pod(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 2)];
     let set = set("x", &cliques, &[group("g", &["leader", "worker"], 2, 1)]);
     fixture.deploy(&namespace, &set, 7).await;

@@ -12,12 +12,12 @@ use grove_testbed::rules;
 use grove_testbed::sets::{clique_with_min, set};
 
 rules! {
-    "more kinds of cliques than a Workload describes come up": many_kinds,
-    "the groups of a large gang are there before its pods, and the root when they are let go": large,
-    "what somebody deletes or changes of the groups is restored": restored,
+    more_cliques_than_a_workload_describes_come_up,
+    the_groups_of_a_large_gang_exist_before_its_pods_and_the_root_at_the_release,
+    changed_or_deleted_groups_are_restored,
 }
 
-async fn many_kinds(_: Fixture, namespace: Namespace) {
+async fn more_cliques_than_a_workload_describes_come_up(_: Fixture, namespace: Namespace) {
     let cliques: Vec<Value> =
         (1..=10).map(|min| clique_with_min(&format!("c{min}"), min, min)).collect();
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -39,7 +39,10 @@ fn first(state: &State, kind: Kind, is: fn(&Value) -> bool) -> BTreeMap<String, 
     versions
 }
 
-async fn large(fixture: Fixture, namespace: Namespace) {
+async fn the_groups_of_a_large_gang_exist_before_its_pods_and_the_root_at_the_release(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let room = Room::new(fixture, &namespace, 160).await;
     let cliques: Vec<Value> =
         (0..8).map(|index| room.clique(&format!("c{index}"), 20, 20)).collect();
@@ -65,7 +68,7 @@ async fn large(fixture: Fixture, namespace: Namespace) {
     assert!(released.values().max() < roots.values().min(), "the root last");
 }
 
-async fn restored(fixture: Fixture, namespace: Namespace) {
+async fn changed_or_deleted_groups_are_restored(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 8).await;
     let cliques = [room.clique("a", 2, 1), room.clique("b", 3, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;

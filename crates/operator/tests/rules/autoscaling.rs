@@ -8,8 +8,8 @@ use grove_testbed::mirror::Namespace;
 use grove_testbed::sets::small;
 
 rules! {
-    "an autoscaler that wants more gets more": obeyed,
-    "autoscalers follow the template": followed,
+    a_scale_up_by_an_autoscaler_is_followed,
+    autoscalers_follow_the_template,
 }
 
 /// A set with autoscalers for the router and the group.
@@ -22,7 +22,7 @@ fn scaled(min_replicas: i32) -> Value {
     set
 }
 
-async fn obeyed(_: Fixture, namespace: Namespace) {
+async fn a_scale_up_by_an_autoscaler_is_followed(_: Fixture, namespace: Namespace) {
     // Without a metrics server the autoscaler still keeps its bounds. It looks every 15 s.
     namespace.create(SETS, &scaled(3)).await;
 
@@ -31,7 +31,7 @@ async fn obeyed(_: Fixture, namespace: Namespace) {
     namespace.until_complete(3 + 3 * 2).await;
 }
 
-async fn followed(fixture: Fixture, namespace: Namespace) {
+async fn autoscalers_follow_the_template(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &scaled(1), 5).await;
     assert_eq!(namespace.names(AUTOSCALERS), ["x-0-decode", "x-0-router"]);
     let spec = |name: &str| namespace.object(AUTOSCALERS, name)["spec"].clone();

@@ -12,18 +12,18 @@ use grove_testbed::mirror::{Namespace, name_of, text};
 use grove_testbed::sets::{clique, group, set, small};
 
 rules! {
-    "a service of somebody else is left alone and told": service,
-    "a gang of somebody else is left alone and told": gang,
-    "a clique of somebody else is left alone and told": foreign_clique,
-    "an account of somebody else is left alone and told": account,
-    "a secret of somebody else is left alone and told": secret,
-    "a role of another owner that does not grant pods is reported, and everything else is created": role,
-    "a role of another owner that grants pods is used as it is": sufficient_role,
-    "a role binding of another owner is left alone and reported": role_binding,
-    "cliques that start after others wait for the token": waits_for_token,
-    "the token secret of older versions is deleted when no pod mounts it": legacy_secret,
-    "of two sets that want one name, the second waits for the first": two_sets,
-    "of two sets whose members want one name, the second waits for the first": two_members,
+    a_service_of_another_owner_is_left_alone_and_reported,
+    a_gang_of_another_owner_is_left_alone_and_reported,
+    a_clique_of_another_owner_is_left_alone_and_reported,
+    an_account_of_another_owner_is_left_alone_and_reported,
+    a_secret_of_another_owner_is_left_alone_and_reported,
+    a_role_of_another_owner_without_pods_is_reported_and_all_else_created,
+    a_role_of_another_owner_that_grants_pods_is_used,
+    a_role_binding_of_another_owner_is_left_alone_and_reported,
+    cliques_that_start_after_others_wait_for_the_token,
+    the_token_secret_of_older_versions_is_deleted_when_no_pod_mounts_it,
+    the_second_of_two_sets_with_one_child_name_waits_for_the_first,
+    the_second_of_two_sets_with_one_member_name_waits_for_the_first,
 }
 
 /// Waits until a set tells that an object is in its way.
@@ -58,12 +58,18 @@ async fn in_the_way(fixture: &Fixture, namespace: &Namespace, kind: Kind, object
     namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
 }
 
-async fn service(fixture: Fixture, namespace: Namespace) {
+async fn a_service_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({ "metadata": { "name": "x-0" }, "spec": { "clusterIP": "None" } });
     in_the_way(&fixture, &namespace, SERVICES, object).await;
 }
 
-async fn gang(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({
         "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
         "metadata": { "name": "x-0" }, "spec": { "podgroups": [] },
@@ -71,7 +77,10 @@ async fn gang(fixture: Fixture, namespace: Namespace) {
     in_the_way(&fixture, &namespace, GANGS, object).await;
 }
 
-async fn foreign_clique(fixture: Fixture, namespace: Namespace) {
+async fn a_clique_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({
         "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": "x-0-router" },
         "spec": clique("router", 1)["spec"],
@@ -79,11 +88,17 @@ async fn foreign_clique(fixture: Fixture, namespace: Namespace) {
     in_the_way(&fixture, &namespace, CLIQUES, object).await;
 }
 
-async fn account(fixture: Fixture, namespace: Namespace) {
+async fn an_account_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     in_the_way(&fixture, &namespace, ACCOUNTS, json!({ "metadata": { "name": "x" } })).await;
 }
 
-async fn secret(fixture: Fixture, namespace: Namespace) {
+async fn a_secret_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     in_the_way(&fixture, &namespace, SECRETS, object).await;
 }
@@ -95,7 +110,10 @@ fn in_order(name: &str) -> Value {
     set
 }
 
-async fn role(fixture: Fixture, namespace: Namespace) {
+async fn a_role_of_another_owner_without_pods_is_reported_and_all_else_created(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [] });
     let foreign = namespace.create(ROLES, &object).await;
     namespace.create(SETS, &in_order("x")).await;
@@ -119,7 +137,7 @@ async fn role(fixture: Fixture, namespace: Namespace) {
     assert_eq!(events, 1, "reported once");
 }
 
-async fn sufficient_role(fixture: Fixture, namespace: Namespace) {
+async fn a_role_of_another_owner_that_grants_pods_is_used(fixture: Fixture, namespace: Namespace) {
     let verbs = ["get", "list", "watch"];
     let rule = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": verbs });
     let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [rule] });
@@ -134,7 +152,10 @@ async fn sufficient_role(fixture: Fixture, namespace: Namespace) {
     assert!(fixture.cluster.control_plane.kubectl(&args).is_ok());
 }
 
-async fn role_binding(fixture: Fixture, namespace: Namespace) {
+async fn a_role_binding_of_another_owner_is_left_alone_and_reported(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({
         "metadata": { "name": "grove.io:pcs:x" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "other" },
@@ -142,7 +163,10 @@ async fn role_binding(fixture: Fixture, namespace: Namespace) {
     in_the_way(&fixture, &namespace, BINDINGS, object).await;
 }
 
-async fn waits_for_token(fixture: Fixture, namespace: Namespace) {
+async fn cliques_that_start_after_others_wait_for_the_token(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     namespace.create(SECRETS, &object).await;
     namespace.create(SETS, &in_order("x")).await;
@@ -168,7 +192,10 @@ async fn waits_for_token(fixture: Fixture, namespace: Namespace) {
     assert_eq!(history.unwrap().1, "Secret", "the clique came after the token");
 }
 
-async fn legacy_secret(fixture: Fixture, namespace: Namespace) {
+async fn the_token_secret_of_older_versions_is_deleted_when_no_pod_mounts_it(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &in_order("x"), 2).await;
     let set = namespace.object(SETS, "x");
     let legacy = "x-initc-sa-token-secret";
@@ -200,7 +227,10 @@ async fn legacy_secret(fixture: Fixture, namespace: Namespace) {
     namespace.until_complete(2).await;
 }
 
-async fn two_sets(fixture: Fixture, namespace: Namespace) {
+async fn the_second_of_two_sets_with_one_child_name_waits_for_the_first(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     // The clique `0-w` of `a` and the clique `w` of `a-0` are both called `a-0-0-w`.
     fixture.deploy(&namespace, &set("a-0", &[clique("w", 1)], &[]), 1).await;
     let first = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
@@ -222,7 +252,10 @@ async fn two_sets(fixture: Fixture, namespace: Namespace) {
     namespace.until_field(SETS, "a", "/status/lastErrors", json!(null)).await;
 }
 
-async fn two_members(fixture: Fixture, namespace: Namespace) {
+async fn the_second_of_two_sets_with_one_member_name_waits_for_the_first(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     // The member `w` of group `g` of `a` and the clique `0-w` of `a-0-g` are called `a-0-g-0-w`;
     // with `0` in front, both are.
     fixture

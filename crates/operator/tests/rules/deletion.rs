@@ -9,15 +9,15 @@ use grove_testbed::mirror::{Namespace, State, send};
 use grove_testbed::sets::{small, with_replicas};
 
 rules! {
-    "a deleted set takes everything along": everything,
-    "a set that is deleted in the foreground takes everything along": foreground,
-    "a set that is deleted without its parts leaves them to the user": orphans,
-    "finalizers of others keep what they are on, and nothing else": finalizers,
-    "a set that comes back at once waits for its former parts and takes none of them": comes_back,
-    "a namespace goes with the sets in it": namespace_goes,
+    a_deleted_set_deletes_all_its_objects,
+    foreground_deletion_of_a_set_deletes_all_its_objects,
+    orphaning_deletion_of_a_set_keeps_its_objects,
+    finalizers_of_others_keep_only_their_objects,
+    a_recreated_set_waits_for_its_former_objects_and_adopts_none,
+    a_deleted_namespace_deletes_its_sets,
 }
 
-async fn everything(fixture: Fixture, namespace: Namespace) {
+async fn a_deleted_set_deletes_all_its_objects(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
 
     namespace.delete(SETS, "x").await;
@@ -32,7 +32,10 @@ async fn delete_with(fixture: &Fixture, namespace: &Namespace, propagation: &str
     send(fixture.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
 }
 
-async fn foreground(fixture: Fixture, namespace: Namespace) {
+async fn foreground_deletion_of_a_set_deletes_all_its_objects(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     delete_with(&fixture, &namespace, "Foreground").await;
@@ -59,7 +62,7 @@ async fn collector_knows(namespace: &Namespace, parts: &[(Kind, &str)]) {
     }
 }
 
-async fn orphans(fixture: Fixture, namespace: Namespace) {
+async fn orphaning_deletion_of_a_set_keeps_its_objects(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let ours = [(CLIQUES, "x-0-router"), (GROUPS, "x-0-decode"), (GANGS, "x-0")];
     collector_knows(&namespace, &ours).await;
@@ -83,7 +86,7 @@ async fn orphans(fixture: Fixture, namespace: Namespace) {
     namespace.until_is("their pods go too", |state| state.of(PODS).is_empty()).await;
 }
 
-async fn finalizers(fixture: Fixture, namespace: Namespace) {
+async fn finalizers_of_others_keep_only_their_objects(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let waits =
         json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "somebody.else/waits" }]);
@@ -102,7 +105,10 @@ async fn finalizers(fixture: Fixture, namespace: Namespace) {
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
-async fn comes_back(fixture: Fixture, namespace: Namespace) {
+async fn a_recreated_set_waits_for_its_former_objects_and_adopts_none(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let uid = |name: &str| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     let first = uid("x-0-router");
@@ -124,7 +130,7 @@ async fn comes_back(fixture: Fixture, namespace: Namespace) {
     assert_ne!(uid("x-0-router"), first);
 }
 
-async fn namespace_goes(fixture: Fixture, namespace: Namespace) {
+async fn a_deleted_namespace_deletes_its_sets(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let path = format!("/api/v1/namespaces/{}", namespace.name);
     let client = fixture.mirror.client();

@@ -8,8 +8,8 @@ use grove_testbed::mirror::{Namespace, State, name_of, text};
 use grove_testbed::sets::{small, with_replicas};
 
 rules! {
-    "what is made and removed is told where a user looks": told,
-    "the loss of all pods is told": lost,
+    creations_and_deletions_are_reported_as_events,
+    the_loss_of_all_pods_is_reported,
 }
 
 /// An event: reason, and kind and name of what it is about.
@@ -39,7 +39,7 @@ const OF_SETS: &str = "podcliqueset-controller";
 const OF_GROUPS: &str = "podcliquescalinggroup-controller";
 const OF_CLIQUES: &str = "podclique-controller";
 
-async fn told(fixture: Fixture, namespace: Namespace) {
+async fn creations_and_deletions_are_reported_as_events(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
     let made: [About; 3] = [
         ("PodCliqueCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
@@ -72,7 +72,7 @@ async fn told(fixture: Fixture, namespace: Namespace) {
     until_told(&namespace, OF_SETS, &removed).await;
 }
 
-async fn lost(fixture: Fixture, namespace: Namespace) {
+async fn the_loss_of_all_pods_is_reported(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let pod = name_of(&pod(&namespace, "x-0-router", 0));
     let about = ("AllScheduledReplicasLost", "PodClique", "x-0-router");

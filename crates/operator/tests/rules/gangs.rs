@@ -11,14 +11,14 @@ use grove_testbed::mirror::{Namespace, State, condition, is_initialized, name_of
 use grove_testbed::sets::{clique, clique_with_min, group, set, small};
 
 rules! {
-    "a gang has its cliques in order: standalone ones, then groups, replica by replica": members,
-    "a gang exists before its pods and is complete before any of them may be scheduled": pipeline,
-    "a part of a clique is enough to start": minimum,
-    "scaled gangs wait until their base gang is scheduled": scaled_gangs_wait,
-    "a gang tells the scheduler and the priority of its set": scheduling,
-    "labels and annotations of a set are on its gangs, and leave with it": mirrored,
-    "an annotation that changes nothing touches no pod": no_op,
-    "a group below its minimum is a breach, and its gang keeps its members": below_minimum,
+    a_gang_lists_standalone_cliques_then_groups_replica_by_replica,
+    a_gang_exists_before_its_pods_and_is_complete_before_any_is_released,
+    the_minimum_of_a_clique_is_enough_to_start,
+    scaled_gangs_wait_until_their_base_gang_is_scheduled,
+    a_gang_names_the_scheduler_and_priority_of_its_set,
+    labels_and_annotations_of_a_set_are_copied_to_its_gangs,
+    an_annotation_without_effect_changes_no_pod,
+    a_group_below_its_minimum_is_a_breach_and_its_gang_keeps_its_members,
 }
 
 /// Names and minima of the members of a gang.
@@ -29,7 +29,10 @@ fn pod_groups(gang: &Value) -> Vec<(String, i64)> {
         .collect()
 }
 
-async fn members(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_lists_standalone_cliques_then_groups_replica_by_replica(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [
         clique("e", 1),
         clique_with_min("d", 2, 1),
@@ -83,7 +86,10 @@ fn first(versions: &[Arc<Value>], is: impl Fn(&Value) -> bool) -> u64 {
     version(versions.iter().find(|one| is(one)).expect("it came to that"))
 }
 
-async fn pipeline(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_exists_before_its_pods_and_is_complete_before_any_is_released(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     namespace.look(|state| {
@@ -128,7 +134,7 @@ fn wants(mut clique: Value, place: &str) -> Value {
     clique
 }
 
-async fn minimum(fixture: Fixture, namespace: Namespace) {
+async fn the_minimum_of_a_clique_is_enough_to_start(fixture: Fixture, namespace: Namespace) {
     fixture.node("minimum", "example.com/minimum", 2).await;
     let clique = wants(clique_with_min("a", 4, 2), "example.com/minimum");
     namespace.create(SETS, &set("x", &[clique], &[])).await;
@@ -148,7 +154,10 @@ async fn minimum(fixture: Fixture, namespace: Namespace) {
     );
 }
 
-async fn scaled_gangs_wait(fixture: Fixture, namespace: Namespace) {
+async fn scaled_gangs_wait_until_their_base_gang_is_scheduled(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let place = "example.com/base";
     let cliques = [wants(clique("a", 2), place), clique("b", 1)];
     namespace.create(SETS, &set("x", &cliques, &[group("g", &["b"], 3, 1)])).await;
@@ -179,7 +188,10 @@ async fn scaled_gangs_wait(fixture: Fixture, namespace: Namespace) {
     namespace.until_complete(5).await;
 }
 
-async fn scheduling(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_names_the_scheduler_and_priority_of_its_set(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut urgent = small("x");
     urgent["spec"]["template"]["priorityClassName"] = json!("system-cluster-critical");
     fixture.deploy(&namespace, &urgent, 5).await;
@@ -194,7 +206,10 @@ async fn scheduling(fixture: Fixture, namespace: Namespace) {
     }
 }
 
-async fn mirrored(fixture: Fixture, namespace: Namespace) {
+async fn labels_and_annotations_of_a_set_are_copied_to_its_gangs(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut labelled = small("x");
     labelled["metadata"]["labels"] = json!({ "team": "a", "grove.io/own": "no" });
     labelled["metadata"]["annotations"] = json!({ "queue": "q", "grove.io/own": "no" });
@@ -224,7 +239,7 @@ async fn mirrored(fixture: Fixture, namespace: Namespace) {
     assert_eq!(namespace.object(GANGS, "x-0")["metadata"]["annotations"]["theirs"], "yes");
 }
 
-async fn no_op(fixture: Fixture, namespace: Namespace) {
+async fn an_annotation_without_effect_changes_no_pod(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let annotate = |key: &'static str| {
         let namespace = namespace.clone();
@@ -241,7 +256,10 @@ async fn no_op(fixture: Fixture, namespace: Namespace) {
     assert_eq!(writes, [""; 0], "a note that no scheduler acts on waits for the next change");
 }
 
-async fn below_minimum(fixture: Fixture, namespace: Namespace) {
+async fn a_group_below_its_minimum_is_a_breach_and_its_gang_keeps_its_members(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let set = set("x", &[clique("a", 1)], &[group("g", &["a"], 2, 2)]);
     fixture.deploy(&namespace, &set, 2).await;
 

@@ -10,14 +10,14 @@ use grove_testbed::mirror::{Namespace, State, text};
 use grove_testbed::sets::{clique, group, set, small, with_replicas};
 
 rules! {
-    "names may have 45 characters together": longest,
-    "a clique name at the end of another one is another clique": suffixes,
-    "look-alike sets do not touch each other": look_alikes,
-    "sets of one name in several namespaces do not touch each other": namespaces,
-    "templates cannot change what the operator says about an object": precedence,
+    names_may_have_45_characters_together,
+    a_clique_name_at_the_end_of_another_is_another_clique,
+    sets_with_similar_names_do_not_touch_each_other,
+    sets_of_one_name_in_several_namespaces_do_not_touch_each_other,
+    templates_cannot_override_labels_of_the_operator,
 }
 
-async fn longest(fixture: Fixture, namespace: Namespace) {
+async fn names_may_have_45_characters_together(fixture: Fixture, namespace: Namespace) {
     let name = "s".repeat(15);
     let (in_group, alone) = ("c".repeat(15), "a".repeat(30));
     let cliques = [clique(&in_group, 1), clique(&alone, 1)];
@@ -39,7 +39,10 @@ async fn longest(fixture: Fixture, namespace: Namespace) {
     assert!(namespace.names(SECRETS).contains(&format!("{name}-ic-sat")));
 }
 
-async fn suffixes(fixture: Fixture, namespace: Namespace) {
+async fn a_clique_name_at_the_end_of_another_is_another_clique(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let with_image = |name: &str| {
         let mut clique = clique(name, 1);
         clique["spec"]["podSpec"]["containers"][0]["image"] = json!(format!("image-of-{name}"));
@@ -76,7 +79,7 @@ fn versions(state: &State, set: &str) -> Vec<String> {
     parts.map(line).collect()
 }
 
-async fn look_alikes(fixture: Fixture, namespace: Namespace) {
+async fn sets_with_similar_names_do_not_touch_each_other(fixture: Fixture, namespace: Namespace) {
     for name in ["a", "a-0", "a-0-0"] {
         namespace.create(SETS, &with_replicas(small(name), 2)).await;
     }
@@ -96,7 +99,10 @@ async fn look_alikes(fixture: Fixture, namespace: Namespace) {
     assert_eq!([parts("a"), parts("a-0-0")], others);
 }
 
-async fn namespaces(fixture: Fixture, namespace: Namespace) {
+async fn sets_of_one_name_in_several_namespaces_do_not_touch_each_other(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let others = ["b", "c"].map(|suffix| format!("{}-{suffix}", namespace.name));
     let mut all = vec![namespace.clone()];
     for other in &others {
@@ -119,7 +125,7 @@ async fn namespaces(fixture: Fixture, namespace: Namespace) {
     assert_eq!(parts(&all[1]), before);
 }
 
-async fn precedence(fixture: Fixture, namespace: Namespace) {
+async fn templates_cannot_override_labels_of_the_operator(fixture: Fixture, namespace: Namespace) {
     let mut labelled = small("x");
     for template in labelled["spec"]["template"]["cliques"].as_array_mut().unwrap() {
         template["labels"] = json!({

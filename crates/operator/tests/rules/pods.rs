@@ -11,17 +11,20 @@ use grove_testbed::mirror::{Namespace, State, condition, name_of, send, text};
 use grove_testbed::sets::{clique, group, set, small};
 
 rules! {
-    "variables come first and replace those of the same name": variables,
-    "what a template says about its pods stays": template,
-    "gates of a template are dropped, gates of others stay": gates,
-    "indices are the lowest that are free": indices,
-    "a pod that is deleted is replaced in its place and listed": replaced,
-    "pods that ended are left alone but give their index away": ended,
-    "pods that may not be made are reported, and made when they may": quota,
-    "pods that cannot be made are reported, and made when the template is right": invalid,
+    variables_of_the_operator_come_first_and_replace_others,
+    fields_of_the_pod_template_are_kept,
+    gates_of_a_template_are_dropped_and_gates_of_others_kept,
+    indices_are_the_lowest_free_ones,
+    a_deleted_pod_is_replaced_with_its_index_and_listed,
+    ended_pods_are_kept_but_release_their_index,
+    pods_beyond_a_quota_are_reported_and_created_later,
+    invalid_pods_are_reported_and_created_when_the_template_is_fixed,
 }
 
-async fn variables(fixture: Fixture, namespace: Namespace) {
+async fn variables_of_the_operator_come_first_and_replace_others(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut router = clique("router", 1);
     let user = json!([
         { "name": "A", "value": "$(GROVE_PCLQ_NAME)" }, { "name": "GROVE_PCS_NAME", "value": "x" },
@@ -70,7 +73,7 @@ async fn variables(fixture: Fixture, namespace: Namespace) {
     assert_eq!(member["metadata"]["labels"]["grove.io/podclique-pod-index"], "2");
 }
 
-async fn template(fixture: Fixture, namespace: Namespace) {
+async fn fields_of_the_pod_template_are_kept(fixture: Fixture, namespace: Namespace) {
     let kept = json!({
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 3,
@@ -151,7 +154,10 @@ async fn add_gates(namespace: &Namespace, client: &kube::Client) {
     clock.timeout(grove_testbed::DEADLINE, works).await.expect("the policy works");
 }
 
-async fn gates(fixture: Fixture, namespace: Namespace) {
+async fn gates_of_a_template_are_dropped_and_gates_of_others_kept(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     add_gates(&namespace, fixture.mirror.client()).await;
     let mut clique = clique("a", 2);
     clique["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": "template/waits" }]);
@@ -184,7 +190,7 @@ fn hosts(state: &State, clique: &str) -> Vec<String> {
     state.pods_of(clique).into_keys().collect()
 }
 
-async fn indices(fixture: Fixture, namespace: Namespace) {
+async fn indices_are_the_lowest_free_ones(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
 
     let held = hold_terminating(&namespace, &pod(&namespace, "x-0-a", 1)).await;
@@ -199,7 +205,10 @@ async fn indices(fixture: Fixture, namespace: Namespace) {
     namespace.until_complete(5).await;
 }
 
-async fn replaced(fixture: Fixture, namespace: Namespace) {
+async fn a_deleted_pod_is_replaced_with_its_index_and_listed(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let names = ["x-0-router", "x-0-decode-0-leader", "x-0-decode-1-worker"];
 
@@ -226,7 +235,7 @@ async fn replaced(fixture: Fixture, namespace: Namespace) {
     }
 }
 
-async fn ended(fixture: Fixture, namespace: Namespace) {
+async fn ended_pods_are_kept_but_release_their_index(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &set("x", &[clique("a", 3)], &[]), 3).await;
     let failed = name_of(&pod(&namespace, "x-0-a", 1));
     let ready = json!([{ "type": "Ready", "status": "False" }, { "type": "PodScheduled", "status": "True" }]);
@@ -257,7 +266,10 @@ fn last_error(state: &State, clique: &str) -> Option<(String, String)> {
     Some((text(&error["code"]).to_owned(), text(&error["description"]).to_owned()))
 }
 
-async fn quota(fixture: Fixture, namespace: Namespace) {
+async fn pods_beyond_a_quota_are_reported_and_created_later(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", namespace.name);
     let quota = json!({ "metadata": { "name": "two" }, "spec": { "hard": { "pods": "2" } } });
     let client = fixture.mirror.client();
@@ -280,7 +292,10 @@ async fn quota(fixture: Fixture, namespace: Namespace) {
     );
 }
 
-async fn invalid(_: Fixture, namespace: Namespace) {
+async fn invalid_pods_are_reported_and_created_when_the_template_is_fixed(
+    _: Fixture,
+    namespace: Namespace,
+) {
     let mut wrong = set("x", &[clique("a", 1)], &[]);
     // Admission warns about it only: the class may come.
     wrong["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["priorityClassName"] = json!("none");

@@ -9,9 +9,9 @@ use grove_testbed::mirror::{Namespace, condition, send, text};
 use grove_testbed::sets::{clique, group, set};
 
 rules! {
-    "refused pods are reported on the set, tried again without haste, and come up when they may": refused_pods,
-    "an update whose pods are refused replaces nothing until they are accepted": refused_update,
-    "a gang and a set say that they are up": up,
+    refused_pods_are_reported_and_retried_with_growing_delays,
+    an_update_with_refused_pods_replaces_nothing,
+    a_gang_and_a_set_report_that_they_are_up,
 }
 
 /// Makes the namespace refuse the pods of these tests, or accept them again.
@@ -32,7 +32,10 @@ async fn until_reported(namespace: &Namespace, message: &str) {
     namespace.until_is(&what, |state| state.get(SETS, "x").is_some_and(|set| is(set))).await;
 }
 
-async fn refused_pods(fixture: Fixture, namespace: Namespace) {
+async fn refused_pods_are_reported_and_retried_with_growing_delays(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     enforce(&namespace, Some("restricted")).await;
     let mark = fixture.requests.mark();
     namespace.create(SETS, &set("x", &[clique("a", 3)], &[])).await;
@@ -62,7 +65,7 @@ async fn refused_pods(fixture: Fixture, namespace: Namespace) {
     namespace.until_field(SETS, "x", "/status/lastErrors", Value::Null).await;
 }
 
-async fn refused_update(fixture: Fixture, namespace: Namespace) {
+async fn an_update_with_refused_pods_replaces_nothing(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique("b", 1)];
     fixture.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 2, 1)]), 4).await;
     let pods = namespace.names(PODS);
@@ -93,7 +96,7 @@ async fn refused_update(fixture: Fixture, namespace: Namespace) {
     namespace.until_field(SETS, "x", "/status/lastErrors", Value::Null).await;
 }
 
-async fn up(fixture: Fixture, namespace: Namespace) {
+async fn a_gang_and_a_set_report_that_they_are_up(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &set("x", &[clique("a", 2)], &[]), 2).await;
     namespace.until_field(GANGS, "x-0", "/status/phase", json!("Running")).await;
     let gang = namespace.object(GANGS, "x-0");

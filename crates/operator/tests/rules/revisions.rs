@@ -8,8 +8,8 @@ use grove_testbed::mirror::{Namespace, State};
 use grove_testbed::sets::small;
 
 rules! {
-    "every template is kept once, under the number of its last turn": turns,
-    "what a user says about a template is kept with it": reasons,
+    each_template_is_kept_once_under_its_latest_number,
+    the_change_cause_is_kept_with_its_template,
 }
 
 const CAUSE: &str = "kubernetes.io/change-cause";
@@ -48,7 +48,10 @@ async fn until_reasons(namespace: &Namespace, causes: &[&str]) {
     namespace.until_is(&what, |state| told(state).eq(causes.iter().copied())).await;
 }
 
-async fn turns(fixture: Fixture, namespace: Namespace) {
+async fn each_template_is_kept_once_under_its_latest_number(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     fixture.until_no_writes(&namespace).await;
     assert_eq!(numbers(&namespace), [(1, "busybox".to_owned())]);
@@ -69,7 +72,7 @@ async fn turns(fixture: Fixture, namespace: Namespace) {
     assert_eq!(of_revisions(fixture.writes_after(&namespace, act).await), 0, "no other template");
 }
 
-async fn reasons(fixture: Fixture, namespace: Namespace) {
+async fn the_change_cause_is_kept_with_its_template(fixture: Fixture, namespace: Namespace) {
     let mut set = small("x");
     set["metadata"]["annotations"] = json!({ CAUSE: "first try" });
     fixture.deploy(&namespace, &set, 5).await;

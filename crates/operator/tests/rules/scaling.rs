@@ -12,13 +12,13 @@ use grove_testbed::mirror::{Namespace, State, name_of, text};
 use grove_testbed::sets::{clique_with_min, set, small, with_replicas};
 
 rules! {
-    "a set grows and shrinks at its end": of_set,
-    "a set without replicas has no pods, and comes back": to_zero,
-    "a group grows and shrinks at its end": of_group,
-    "a clique grows and shrinks, and its gang lists it": of_clique,
-    "a clique shrinks by those who are missed least": least_missed,
-    "nobody healthy goes while somebody is going": terminating,
-    "numbers in the template are for the beginning": template_numbers,
+    a_set_scales_at_its_highest_index,
+    a_set_scales_to_zero_and_back,
+    a_group_scales_at_its_highest_index,
+    a_clique_scales_and_its_gang_lists_its_pods,
+    scale_in_removes_not_ready_pods_first,
+    scale_in_keeps_healthy_pods_while_others_terminate,
+    replicas_in_the_template_only_apply_at_creation,
 }
 
 /// Uids of everything of some kinds.
@@ -31,7 +31,7 @@ fn uids(namespace: &Namespace, kinds: &[Kind]) -> BTreeSet<String> {
 
 const PARTS: [Kind; 6] = [GANGS, GROUPS, CLIQUES, PODS, SERVICES, AUTOSCALERS];
 
-async fn of_set(fixture: Fixture, namespace: Namespace) {
+async fn a_set_scales_at_its_highest_index(fixture: Fixture, namespace: Namespace) {
     let mut scaled = small("x");
     scaled["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
         json!({ "maxReplicas": 5 });
@@ -54,7 +54,7 @@ async fn of_set(fixture: Fixture, namespace: Namespace) {
         .await;
 }
 
-async fn to_zero(_: Fixture, namespace: Namespace) {
+async fn a_set_scales_to_zero_and_back(_: Fixture, namespace: Namespace) {
     namespace.create(SETS, &with_replicas(small("x"), 0)).await;
     namespace.until_field(SETS, "x", "/status/observedGeneration", json!(1)).await;
     namespace
@@ -73,7 +73,7 @@ async fn to_zero(_: Fixture, namespace: Namespace) {
     }
 }
 
-async fn of_group(fixture: Fixture, namespace: Namespace) {
+async fn a_group_scales_at_its_highest_index(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let first = uids(&namespace, &PARTS);
 
@@ -94,7 +94,7 @@ async fn of_group(fixture: Fixture, namespace: Namespace) {
     assert_eq!(subresource["status"], json!({ "replicas": 2, "selector": selector }));
 }
 
-async fn of_clique(fixture: Fixture, namespace: Namespace) {
+async fn a_clique_scales_and_its_gang_lists_its_pods(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     scale(&namespace, CLIQUES, "x-0-router", 4).await;
@@ -118,7 +118,7 @@ async fn of_clique(fixture: Fixture, namespace: Namespace) {
     assert_eq!(subresource["status"], json!({ "replicas": 1, "selector": selector }));
 }
 
-async fn least_missed(fixture: Fixture, namespace: Namespace) {
+async fn scale_in_removes_not_ready_pods_first(fixture: Fixture, namespace: Namespace) {
     let place = "example.com/missed";
     fixture.node("missed", place, 2).await;
     let mut wants = clique_with_min("a", 3, 1);
@@ -146,7 +146,10 @@ async fn least_missed(fixture: Fixture, namespace: Namespace) {
     assert!(!namespace.names(PODS).contains(sick), "the one that is not ready goes");
 }
 
-async fn terminating(fixture: Fixture, namespace: Namespace) {
+async fn scale_in_keeps_healthy_pods_while_others_terminate(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     fixture.deploy(&namespace, &set("x", &[clique_with_min("a", 4, 1)], &[]), 4).await;
     let staying = |state: &State| state.pods_of("x-0-a").len();
 
@@ -163,7 +166,7 @@ async fn terminating(fixture: Fixture, namespace: Namespace) {
     namespace.until_complete(3).await;
 }
 
-async fn template_numbers(fixture: Fixture, namespace: Namespace) {
+async fn replicas_in_the_template_only_apply_at_creation(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     let numbers = json!([

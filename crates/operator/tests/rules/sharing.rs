@@ -9,10 +9,13 @@ use grove_testbed::mirror::{Namespace, send};
 use grove_testbed::sets::sharing;
 
 rules! {
-    "claims follow the replicas of their owner, and pods use them": follow,
+    claims_follow_the_replicas_of_their_owner_and_pods_use_them,
 }
 
-async fn follow(fixture: Fixture, namespace: Namespace) {
+async fn claims_follow_the_replicas_of_their_owner_and_pods_use_them(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     devices::install(fixture.mirror.client()).await;
     let templates = CLAIM_TEMPLATES.in_namespace(&namespace.name);
     let template = devices::template("beside");

@@ -8,10 +8,10 @@ use grove_testbed::mirror::{Namespace, name_of, text};
 use grove_testbed::sets::{clique, clique_with_min, group, set};
 
 rules! {
-    "in order, a clique waits for the one before it, in its own gang": in_order,
-    "explicitly, a clique waits for those it names": explicit,
-    "in any order, nobody waits": any_order,
-    "the token of the waiting container is there, and its account may only look": access,
+    in_order_a_clique_waits_for_the_one_before_it_in_its_gang,
+    explicit_order_waits_for_the_named_cliques,
+    any_order_waits_for_no_clique,
+    the_init_container_has_a_token_that_may_only_read_pods,
 }
 
 fn ordered(startup_type: &str, cliques: &[Value], groups: &[Value]) -> Value {
@@ -36,7 +36,10 @@ fn arguments(pod: &Value) -> &Value {
         .map_or(&Value::Null, |container| &container["args"])
 }
 
-async fn in_order(fixture: Fixture, namespace: Namespace) {
+async fn in_order_a_clique_waits_for_the_one_before_it_in_its_gang(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [clique("a", 1), clique("b", 1), clique_with_min("c", 2, 1)];
     let groups = [group("g", &["b", "c"], 3, 2)];
     fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &groups), 10).await;
@@ -61,7 +64,7 @@ async fn in_order(fixture: Fixture, namespace: Namespace) {
     assert!(paths.contains(&"/var/run/secrets/kubernetes.io/serviceaccount"), "{paths:?}");
 }
 
-async fn explicit(fixture: Fixture, namespace: Namespace) {
+async fn explicit_order_waits_for_the_named_cliques(fixture: Fixture, namespace: Namespace) {
     let mut last = clique("c", 1);
     last["spec"]["startsAfter"] = json!(["b", "a"]);
     let cliques = [clique_with_min("a", 2, 1), clique("b", 1), last];
@@ -72,7 +75,7 @@ async fn explicit(fixture: Fixture, namespace: Namespace) {
     assert_eq!(*arguments(&waits), json!(["--podcliques=x-0-b:1", "--podcliques=x-0-a:1"]));
 }
 
-async fn any_order(fixture: Fixture, namespace: Namespace) {
+async fn any_order_waits_for_no_clique(fixture: Fixture, namespace: Namespace) {
     let mut last = clique("b", 1);
     last["spec"]["startsAfter"] = json!(["a"]);
     let cliques = [clique("a", 1), last];
@@ -82,7 +85,10 @@ async fn any_order(fixture: Fixture, namespace: Namespace) {
     assert_eq!(*arguments(&pod(&namespace, "x-0-b", 0)), json!(null));
 }
 
-async fn access(fixture: Fixture, namespace: Namespace) {
+async fn the_init_container_has_a_token_that_may_only_read_pods(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let cliques = [clique("a", 1), clique("b", 1)];
     fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &[]), 2).await;
 

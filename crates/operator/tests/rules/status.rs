@@ -8,10 +8,10 @@ use grove_testbed::mirror::{Namespace, condition, name_of};
 use grove_testbed::sets::{clique, clique_with_min, group, set, small};
 
 rules! {
-    "a set is available with the minimum of every part": availability,
-    "a clique tells a breach from a start": breach,
-    "a service hides pods that are not ready when the template says so": service,
-    "a change of the template reaches standalone cliques at once, and members on delete": template,
+    a_set_is_available_with_the_minimum_of_every_part,
+    a_clique_distinguishes_a_breach_from_a_start,
+    a_service_hides_not_ready_pods_if_the_template_says_so,
+    a_template_change_reaches_standalone_cliques_at_once_and_members_on_delete,
 }
 
 fn not_ready() -> Value {
@@ -19,7 +19,7 @@ fn not_ready() -> Value {
     json!({ "status": { "conditions": conditions } })
 }
 
-async fn availability(fixture: Fixture, namespace: Namespace) {
+async fn a_set_is_available_with_the_minimum_of_every_part(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique_with_min("a", 2, 1), clique("b", 1)];
     fixture.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 3, 2)]), 5).await;
     let fail = |clique: &'static str, index: u32| {
@@ -47,7 +47,7 @@ async fn availability(fixture: Fixture, namespace: Namespace) {
     assert_eq!(namespace.object(SETS, "x")["status"]["replicas"], 2);
 }
 
-async fn breach(_: Fixture, namespace: Namespace) {
+async fn a_clique_distinguishes_a_breach_from_a_start(_: Fixture, namespace: Namespace) {
     let mut lost = set("x", &[clique("a", 2)], &[]);
     let pod_spec = &mut lost["spec"]["template"]["cliques"][0]["spec"]["podSpec"];
     pod_spec["nodeSelector"] = json!({ "no": "such-node" });
@@ -89,7 +89,10 @@ async fn breach(_: Fixture, namespace: Namespace) {
     told("y-0-a", "MinAvailableBreached", "True", "InsufficientReadyPods").await;
 }
 
-async fn service(fixture: Fixture, namespace: Namespace) {
+async fn a_service_hides_not_ready_pods_if_the_template_says_so(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut hidden = small("x");
     hidden["spec"]["template"]["headlessServiceConfig"] =
         json!({ "publishNotReadyAddresses": false });
@@ -110,7 +113,10 @@ async fn service(fixture: Fixture, namespace: Namespace) {
     namespace.until_field(SERVICES, "x-0", "/spec/publishNotReadyAddresses", json!(true)).await;
 }
 
-async fn template(fixture: Fixture, namespace: Namespace) {
+async fn a_template_change_reaches_standalone_cliques_at_once_and_members_on_delete(
+    fixture: Fixture,
+    namespace: Namespace,
+) {
     let mut patient = small("x");
     patient["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
     fixture.deploy(&namespace, &patient, 5).await;
