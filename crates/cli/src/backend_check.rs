@@ -40,7 +40,7 @@ pub(crate) struct CheckArguments {
     output: Output,
 }
 
-/// Makes the check and prints what came of it. Wrong usage has a code of its own, because 1 says that the
+/// Runs the check and prints its results. Wrong usage has its own exit code, because 1 means that the
 /// backend is at fault.
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     let (config, timeout) = match usable(arguments) {

@@ -47,7 +47,7 @@ impl Served {
     }
 }
 
-/// Only whether kinds are served is known, not what there is of them.
+/// Knows which kinds are served, and none of their objects.
 impl SchedulerObjects for Served {
     fn get(&self, _: &Resource, _: &ObjectKey) -> Option<Arc<SchedulerObject>> {
         None

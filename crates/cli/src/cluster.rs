@@ -100,7 +100,7 @@ impl ClusterArguments {
     }
 }
 
-/// What the environment says about the cluster.
+/// The cluster that the environment names.
 pub(crate) async fn infer() -> anyhow::Result<kube::Config> {
     kube::Config::infer().await.context(
         "found neither a kubeconfig nor a service account; set KUBECONFIG or run in a cluster",

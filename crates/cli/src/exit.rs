@@ -1,4 +1,4 @@
-//! Exit codes. The numbers are an interface: deployments and tests tell failures apart by them.
+//! Exit codes. The numbers are an interface: deployments and tests distinguish failures by them.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub(crate) enum Exit {
 }
 
 /// The table shown by `--help`. Code 3 is for a part of the operator that does not exist yet; it is listed
-/// so that nobody gives it another meaning.
+/// so that it gets no other meaning.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success

@@ -1,4 +1,4 @@
-//! One set and its parts, kept equal to the cluster by watches while a command looks at them.
+//! One set and its objects, which watches keep up to date while a command shows them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 
-/// How long the first answer of the cluster may take when nothing says why.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Changes come in bursts; this long after the first of them, all are looked at together.
-const BURST: Duration = Duration::from_millis(200);
+/// How long the first lists may take when the API server reports no error.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Changes come in bursts; this long after the first of them, all are shown together.
+const BURST_DELAY: Duration = Duration::from_millis(200);
 
 /// An object with its metadata in the form that caches need.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Kept
     }
 }
 
-/// How much of a set a command looks at.
+/// Which objects of a set a command reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The set, its groups and its cliques.
@@ -68,7 +68,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Starts to watch, and returns when everything is there.
+    /// Starts the watches, and returns when all objects are listed.
     pub(crate) async fn start(
         cluster: &Cluster,
         set: &str,
@@ -94,12 +94,14 @@ impl Live {
             clock: env.clock.clone(),
             _process: process,
         };
-        let in_time = live.clock.timeout(PATIENCE, live.first_lists()).await;
+        let in_time = live.clock.timeout(LIST_TIMEOUT, live.first_lists()).await;
         match in_time {
             Some(listed) => listed?,
-            None => bail!("the API server did not list the set {} within {PATIENCE:?}", live.key),
+            None => {
+                bail!("the API server did not list the set {} within {LIST_TIMEOUT:?}", live.key)
+            }
         }
-        // What was listed is no change.
+        // The first lists are no change.
         tokio::select! {
             biased;
             () = live.changed.notified() => {}
@@ -121,7 +123,7 @@ impl Live {
         Ok(())
     }
 
-    /// What there is now, or nothing when the set does not exist.
+    /// The present objects, or nothing when the set does not exist.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         Some(Snapshot {
             set: self.sets.get(&self.key)?,
@@ -132,10 +134,10 @@ impl Live {
         })
     }
 
-    /// Waits until something changed, and a moment longer for what changes with it.
+    /// Waits for a change, and a moment longer for the changes that come with it.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
-        self.clock.sleep(BURST).await;
+        self.clock.sleep(BURST_DELAY).await;
     }
 }
 
@@ -161,8 +163,7 @@ where
     follow(caches, selection.labels(&format!("{}={set}", labels::PART_OF)), changed)
 }
 
-/// Waits for the first list of a kind. What will not change by itself is an error at once; the rest may
-/// pass.
+/// Waits for the first list of a kind. Errors that will not pass by themselves are returned at once.
 async fn first_list<T: View>(store: &Store<T>) -> anyhow::Result<()> {
     let mut trouble = store.trouble();
     let lasting = |trouble: &Option<Trouble>| {

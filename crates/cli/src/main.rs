@@ -83,9 +83,9 @@ fn wait(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<E
 
 /// Clap calls a request for help an error as well; that one goes to standard output and succeeds.
 fn refused_arguments(error: &clap::Error) -> Exit {
-    // Nothing is left to tell anybody when the terminal itself is gone.
+    // Without a terminal the message cannot be shown.
     let _ = error.print();
-    // For those who check a backend, 1 says that the backend is at fault.
+    // For `backend check`, 1 means that the backend is at fault.
     let of_backend = std::env::args_os().nth(1).is_some_and(|command| command == "backend");
     match error.use_stderr() {
         true if of_backend => Exit::BadConfiguration,

@@ -1,4 +1,4 @@
-//! `grove operator`: reads its surroundings and runs the operator until it is told to stop.
+//! `grove operator`: reads its environment and runs the operator until a signal stops it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::cluster;
 use crate::exit::Exit;
 use crate::version;
 
-/// Where Kubernetes tells a pod its namespace.
+/// The file in which Kubernetes gives a pod its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// How to run the operator.
@@ -61,7 +61,7 @@ pub(crate) struct OperatorArguments {
     log: Option<String>,
 }
 
-/// Why the operator ended, with the exit code that says so.
+/// Why the operator ended, with its exit code.
 struct Failure(Exit, anyhow::Error);
 
 /// Runs the operator, or prints its version.
@@ -145,7 +145,7 @@ async fn serve(
             Failure(exit, error.into())
         }),
         signals = signalled_twice(&env.shutdown) => {
-            // The second signal: whoever sent it does not want to wait.
+            // The second signal: stop without waiting.
             signals
                 .context("cannot listen for signals")
                 .map_err(|error| Failure(Exit::Failed, error))

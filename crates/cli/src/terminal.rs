@@ -1,6 +1,6 @@
 //! Text on its way to standard output and standard error.
 //!
-//! Names, messages and annotations of a cluster are written by others. Control characters in them could move
+//! Other programs write names, messages and annotations of a cluster. Control characters in them could move
 //! the cursor, change colours or hide other lines, so they are shown as text, like `\u{1b}`.
 
 use std::io::{self, Write as _};

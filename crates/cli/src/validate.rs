@@ -32,7 +32,7 @@ use kinds::{Kinds, Lookup};
 use manifest::Lines;
 use spelling::unknown_field;
 
-/// What a run has to say.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// One line per finding, for standard output.
@@ -124,7 +124,7 @@ struct Finding {
     message: String,
 }
 
-/// Collects what is found in one file after the other.
+/// Collects the findings of one file after the other.
 struct Checker {
     context: admission::Context,
     kinds: Kinds,
@@ -275,7 +275,7 @@ impl Subject<'_> {
         };
         let verdict = admission::validate_create(&decoded, &self.checker.context);
         self.find_field_errors(&faults);
-        // What the schema refuses is not said again in other words.
+        // A finding of the schema is not repeated in other words.
         let known = |path: &str| {
             faults
                 .iter()

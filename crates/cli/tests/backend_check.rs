@@ -63,7 +63,7 @@ fn a_program_that_is_down_fails_with_one_line_per_check() {
 }
 
 #[test]
-fn wrong_usage_is_told_from_a_backend_that_fails() {
+fn wrong_usage_has_another_exit_code_than_a_failing_backend() {
     let cases: [(&[&str], &str); 7] = [
         (&[], "required arguments were not provided"),
         (&["https://a", "--cert-file", "x"], "--key-file <FILE>"),

@@ -52,7 +52,7 @@ fn the_operator_serves_from_start_to_sigterm() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn an_operator_without_what_mnnvl_needs_says_so_and_ends() {
+fn an_operator_without_what_mnnvl_needs_reports_it_and_exits() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
     let config = configuration(&cluster, false);
@@ -174,7 +174,7 @@ fn is_done(cluster: &Cluster, pods: usize) -> bool {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn killed_programs_leave_what_the_next_one_finishes() {
+fn the_next_operator_finishes_what_killed_ones_left() {
     let cluster = Cluster::start(Options::default()).unwrap();
     cluster.nodes(&FLEET).unwrap();
     let config = configuration(&cluster, false);

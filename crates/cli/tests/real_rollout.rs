@@ -261,7 +261,7 @@ fn undone_and_restarted(cluster: &Cluster) {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn what_cannot_be_shown_is_named() {
+fn missing_sets_and_clusters_are_named() {
     let options = Options { parts: Parts::ApiServer, ..Options::default() };
     let cluster = Cluster::start(options).unwrap();
     let (code, _, error) = called(&cluster, &["tree", "demo"]);

@@ -137,7 +137,7 @@ async fn deploy(mirror: &Mirror) -> Namespace {
     set["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
         json!({ "maxReplicas": 5 });
     namespace.create(SETS, &set).await;
-    // Nothing schedules them here, but they are all made, and so is what goes with them.
+    // No scheduler runs here, but the operator creates all pods and the objects beside them.
     let managed = |object: &Value| {
         object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "grove-operator"
     };
@@ -176,7 +176,7 @@ async fn managed_objects_are_changed_by_the_operator_only() {
         assert_eq!(authorizer::denied_acts(&client, acts).await, nothing, "{scheduler}");
     }
 
-    // What says that it is managed and belongs to no set is nobody's to protect.
+    // An object with the managed label that belongs to no set is not protected.
     let labels = json!({ "app.kubernetes.io/managed-by": "grove-operator" });
     let mut stray = json!({ "metadata": { "name": "stray", "labels": labels }, "spec": { "clusterIP": "None" } });
     namespace.create(SERVICES, &stray).await;
@@ -187,7 +187,7 @@ async fn managed_objects_are_changed_by_the_operator_only() {
     stray["metadata"]["labels"]["app.kubernetes.io/part-of"] = json!("gone");
     namespace.create(SERVICES, &stray).await;
     send(&alice, Method::PATCH, &path("orphan"), &touch).await.unwrap();
-    // Scaling is for everybody: it goes to a subresource.
+    // Every user may scale: that changes a subresource.
     namespace.patch(CLIQUES, "x-0-router/scale", json!({ "spec": { "replicas": 2 } })).await;
 
     let off = json!({ "metadata": { "annotations": {
@@ -203,7 +203,7 @@ async fn managed_objects_are_changed_by_the_operator_only() {
     assert_eq!(authorizer::wrong_answers(&alice, true).await, nothing);
     operator.stop().await;
 
-    // With nobody to ask, managed objects stay as they are, and the certificate can be replaced.
+    // Without the webhooks managed objects cannot change, and the certificate can be replaced.
     let refusal = send(&alice, Method::PATCH, &path("x-0"), &touch).await.unwrap_err();
     assert!(refusal.contains("failed calling webhook"), "{refusal}");
     let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/grove-webhook-server-cert");
@@ -259,7 +259,7 @@ const VALIDATING: &str = "pcs.validating.webhooks.grove.io";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
+async fn without_webhooks_no_set_is_stored_and_other_objects_still_scale() {
     let cluster = TestCluster::api_server(&OPERATOR);
     let operator = cluster.operator(Setup::default()).await;
     let mirror = cluster.mirror().await;
@@ -278,7 +278,7 @@ async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
     send(client, Method::PATCH, &path, &slow).await.unwrap();
     until_refused_by(client, VALIDATING).await;
     refused(client, VALIDATING, "context deadline exceeded").await;
-    // Meanwhile, what is stored scales: that goes to a subresource.
+    // Meanwhile stored sets scale: that changes a subresource.
     namespace.patch(SETS, "x/scale", json!({ "spec": { "replicas": 2 } })).await;
     namespace.until_is("the second replica", |state| state.of(PODS).len() == 10).await;
 
@@ -286,7 +286,7 @@ async fn without_its_webhooks_no_set_is_stored_and_the_others_go_on() {
     operator.stop().await;
     refused(client, DEFAULTING, "connection refused").await;
 
-    // Expired: an operator that believes to live last week makes certificates for last week.
+    // Expired: an operator whose clock is a week late creates certificates for last week.
     let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/grove-webhook-server-cert");
     send(client, Method::DELETE, &secret, &Value::Null).await.unwrap();
     let week = jiff::SignedDuration::from_hours(7 * 24);

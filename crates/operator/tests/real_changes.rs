@@ -5,11 +5,11 @@
 //! | Rule about lost minima | Story in `changes/termination.rs` |
 //! |---|---|
 //! | too few scheduled, too few good; what starts counts; the time is that of the first breach | `a_lost_minimum_terminates_the_replica_once_after_the_delay`, `a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing` |
-//! | terminated after the delay, once; all pods lost is told; the end is told | `a_lost_minimum_terminates_the_replica_once_after_the_delay` |
+//! | terminated after the delay, once; the loss of all pods and the end are reported | `a_lost_minimum_terminates_the_replica_once_after_the_delay` |
 //! | up for a moment and lost: terminated as well | `a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay` |
-//! | back in time, flapping, never scheduled: stays | `a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing`, `flapping_faster_than_the_delay_terminates_nothing` |
-//! | the delay: refused at 0, four hours when unset, made longer and shorter while it runs | `the_delay_follows_the_spec_and_updates_suspend_it` |
-//! | not judged during an update; `OnDelete` does not suspend it | `the_delay_follows_the_spec_and_updates_suspend_it`, `replicas_are_updated_one_by_one_and_never_below_the_floor`, `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
+//! | recovered in time, flapping, never scheduled: not terminated | `a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing`, `flapping_faster_than_the_delay_terminates_nothing` |
+//! | the delay: refused at 0, four hours when unset, prolonged and shortened while it runs | `the_delay_follows_the_spec_and_updates_suspend_it` |
+//! | suspended during an update; `OnDelete` does not suspend it | `the_delay_follows_the_spec_and_updates_suspend_it`, `replicas_are_updated_one_by_one_and_never_below_the_floor`, `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
 //! | the deadline passes while no operator runs | `over_the_deadline` |
 //! | a replica of a group alone | `a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum` |
 //! | the whole replica, no other one, flag on every group, gangs and services stay, no repetition | `a_group_below_its_minimum_terminates_the_whole_replica_once` |
@@ -21,7 +21,7 @@
 //! | pod by pod, useless ones at once, oldest first, floor, cliques without a change | `replicas_are_updated_one_by_one_and_never_below_the_floor`, `the_least_available_replica_is_updated_first_and_so_are_its_useless_pods`, `an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone` |
 //! | group replica by replica, useless ones at once, lowest first, floor | `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
 //! | a template that does not work, and the way back | `a_broken_template_stops_the_update_and_a_rollback_replaces_no_more`, `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
-//! | another change, scaling, pause and deletion on the way; what is made later | `another_change_during_an_update_leads_to_the_newest_template`, `replicas_can_be_added_and_removed_during_an_update`, `an_update_can_be_paused`, `a_set_can_be_deleted_during_its_update`, `a_replica_created_after_a_change_is_not_updated_again` |
+//! | another change, scaling, pause and deletion on the way; replicas created later | `another_change_during_an_update_leads_to_the_newest_template`, `replicas_can_be_added_and_removed_during_an_update`, `an_update_can_be_paused`, `a_set_can_be_deleted_during_its_update`, `a_replica_created_after_a_change_is_not_updated_again` |
 //! | `OnDelete`, its stamps and hashes; switching | `with_on_delete_pods_get_the_new_template_when_they_are_deleted`, `the_strategy_can_be_switched_during_an_update` |
 
 #![allow(
@@ -52,9 +52,8 @@ const MAX_IN_FLIGHT: usize = 8;
 
 const FLEET: Fleet = Fleet { zones: 1, blocks: 1, racks: 2, hosts: 4, gpus: 8 };
 
-/// `scheduler` is the profile of the scheduler that sets get which name none; `groups` are the objects
-/// that it is told about gangs with.
-async fn everything_changes(gates: Gates, scheduler: &str, groups: Option<Kind>) {
+/// `scheduler` is the profile of the default scheduler; `groups` are its objects for gangs.
+async fn updates_and_terminations(gates: Gates, scheduler: &str, groups: Option<Kind>) {
     let tables = [changes::updates::RULES, changes::termination::RULES];
     let Some(rules) = select(&tables) else { return };
     let cluster = Arc::new(TestCluster::with(&OPERATOR, Kube::V1_37, gates, &FLEET));
@@ -91,21 +90,21 @@ mod table {
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs the real control plane: cargo xtask test --only real"]
-    async fn with_the_scheduler_of_kubernetes() {
-        everything_changes(Gates::default(), "name: default-scheduler", None).await;
+    async fn rules_hold_with_the_scheduler_of_kubernetes() {
+        updates_and_terminations(Gates::default(), "name: default-scheduler", None).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs the real control plane: cargo xtask test --only real"]
-    async fn with_gangs_of_kubernetes() {
+    async fn rules_hold_with_gangs_of_kubernetes() {
         let scheduler = "name: default-scheduler, config: {gangScheduling: true}";
-        everything_changes(Gates::default(), scheduler, Some(KUBE_GROUPS)).await;
+        updates_and_terminations(Gates::default(), scheduler, Some(KUBE_GROUPS)).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs the real control plane: cargo xtask test --only real"]
-    async fn with_kai() {
+    async fn rules_hold_with_kai() {
         let scheduler = "name: kai-scheduler, config: {defaultQueue: test}";
-        everything_changes(Gates::default(), scheduler, Some(KAI_GROUPS)).await;
+        updates_and_terminations(Gates::default(), scheduler, Some(KAI_GROUPS)).await;
     }
 }

@@ -30,25 +30,25 @@ async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: i32) {
     namespace.patch(kind, &format!("{name}/scale"), patch).await;
 }
 
-/// Waits until a condition of the set has this status and reason, and says something.
-async fn until_said(namespace: &Namespace, type_: &str, is: [&str; 2], says: &str) {
-    let what = format!("{type_} is {is:?} and says {says:?}");
+/// Waits until a condition of the set has this status and reason, and its message contains a text.
+async fn until_condition(namespace: &Namespace, type_: &str, is: [&str; 2], message: &str) {
+    let what = format!("{type_} is {is:?} and says {message:?}");
     namespace
         .until_is(&what, |state| {
             let Some(set) = state.get(SETS, "x") else { return false };
             let found = condition(set, type_);
             [&found["status"], &found["reason"]].map(text) == is
-                && text(&found["message"]).contains(says)
+                && text(&found["message"]).contains(message)
         })
         .await;
 }
 
 /// Waits until an object reports an error.
-async fn until_reported(namespace: &Namespace, kind: Kind, name: &str, says: &str) {
+async fn until_reported(namespace: &Namespace, kind: Kind, name: &str, message: &str) {
     namespace
-        .until_is(&format!("{name} reports {says:?}"), |state| {
+        .until_is(&format!("{name} reports {message:?}"), |state| {
             let Some(object) = state.get(kind, name) else { return false };
-            object["status"]["lastErrors"].to_string().contains(says)
+            object["status"]["lastErrors"].to_string().contains(message)
         })
         .await;
 }
@@ -78,14 +78,14 @@ fn without(group: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn claims_are_made_used_mended_and_removed_with_their_owners() {
+async fn claims_are_created_used_repaired_and_deleted_with_their_owners() {
     let cluster = TestCluster::full(&OPERATOR, Kube::default());
     let operator = cluster.operator(Setup::default()).await;
     let mirror = cluster.mirror().await;
     devices::install(mirror.client()).await;
     let namespace = mirror.new_namespace("claims").await;
 
-    a_missing_template_is_told_and_noticed(&namespace, &mirror).await;
+    a_missing_template_is_reported_and_its_creation_noticed(&namespace, &mirror).await;
     let names = namespace.look(named);
     let expected = [
         ("x-0-router-0", vec!["x-0-beside", "x-0-router-0-own"]),
@@ -105,7 +105,7 @@ async fn claims_are_made_used_mended_and_removed_with_their_owners() {
     assert_eq!(shared["status"]["reservedFor"].as_array().unwrap().len(), 4, "the group's pods");
 
     claims_follow_replicas(&namespace).await;
-    what_others_do_to_claims_is_mended(&namespace).await;
+    changed_and_deleted_claims_are_repaired(&namespace).await;
 
     // Nothing is written about claims that are as they should be.
     cluster
@@ -125,7 +125,7 @@ async fn claims_are_made_used_mended_and_removed_with_their_owners() {
 }
 
 /// The set needs a template that comes late.
-async fn a_missing_template_is_told_and_noticed(
+async fn a_missing_template_is_reported_and_its_creation_noticed(
     namespace: &Namespace,
     mirror: &grove_testbed::mirror::Mirror,
 ) {
@@ -133,7 +133,7 @@ async fn a_missing_template_is_told_and_noticed(
     let missing = "ResourceClaimTemplate claims/beside not found";
     until_reported(namespace, SETS, "x", missing).await;
     let is = ["False", "ResourceClaimTemplateNotFound"];
-    until_said(namespace, "ResourceClaimsReady", is, "claims/beside").await;
+    until_condition(namespace, "ResourceClaimsReady", is, "claims/beside").await;
     namespace
         .until_is("it is told", |state| {
             state.of(EVENTS).iter().any(|event| {
@@ -165,7 +165,7 @@ async fn a_missing_template_is_told_and_noticed(
     send(mirror.client(), Method::POST, &templates, &template).await.unwrap();
     namespace.until_complete(5).await;
     let is = ["True", "ResourceClaimsAvailable"];
-    until_said(namespace, "ResourceClaimsReady", is, "").await;
+    until_condition(namespace, "ResourceClaimsReady", is, "").await;
     let errors = namespace.object(SETS, "x")["status"]["lastErrors"].clone();
     assert!(errors.as_array().is_none_or(Vec::is_empty), "{errors}");
 }
@@ -191,7 +191,7 @@ async fn claims_follow_replicas(namespace: &Namespace) {
     let (host, pod) = namespace.look(|state| state.pods_of("x-0-router")).pop_first().unwrap();
     let own = format!("{host}-own");
     assert!(claims_of(&pod).contains(&own));
-    // Index 0 is the next pod's; any other goes with its pod.
+    // The next pod gets index 0; the claim of any other index is deleted with its pod.
     let kept = [own, "x-0-router-0-own".to_owned()];
     namespace
         .until_is("claims of pods that are gone go", |state| {
@@ -218,7 +218,7 @@ async fn claims_follow_replicas(namespace: &Namespace) {
     until_claims(&["x-0-beside", "x-all-own"], gone).await;
 }
 
-async fn what_others_do_to_claims_is_mended(namespace: &Namespace) {
+async fn changed_and_deleted_claims_are_repaired(namespace: &Namespace) {
     let part_of = "/metadata/labels/app.kubernetes.io~1part-of";
     let edit = json!({ "metadata": {
         "labels": { "app.kubernetes.io/part-of": "y", "theirs": "yes" },
@@ -237,7 +237,7 @@ async fn what_others_do_to_claims_is_mended(namespace: &Namespace) {
         namespace.until_field(CLAIMS, claim, owner, json!(kind)).await;
     }
 
-    // Kubernetes keeps a claim that is in use; with its pod it goes, and comes back for the next one.
+    // Kubernetes keeps a claim in use; it is deleted with its pod and recreated for the next one.
     let claim = "x-0-decode-0-own";
     let uid = namespace.object(CLAIMS, claim)["metadata"]["uid"].clone();
     namespace.delete(CLAIMS, claim).await;
@@ -256,7 +256,7 @@ async fn what_others_do_to_claims_is_mended(namespace: &Namespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
+async fn a_missing_right_is_reported_and_its_grant_noticed() {
     let cluster = TestCluster::full(&OPERATOR, Kube::default());
     let admin = cluster.control_plane.admin().client().await.unwrap();
     devices::install(&admin).await;
@@ -276,7 +276,7 @@ async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
     send(mirror.client(), Method::POST, &templates, &template).await.unwrap();
     namespace.create(SETS, &sets::sharing("x")).await;
     let may_not = "the operator may not list and watch resourceclaims of resource.k8s.io/v1";
-    until_said(&namespace, "ResourceClaimsReady", ["False", "ApiForbidden"], may_not).await;
+    until_condition(&namespace, "ResourceClaimsReady", ["False", "ApiForbidden"], may_not).await;
     until_reported(&namespace, CLIQUES, "x-0-router", may_not).await;
     until_reported(&namespace, GROUPS, "x-0-decode", may_not).await;
     assert_eq!(namespace.names(PODS), [""; 0], "pods would have to do without their claims");
@@ -284,7 +284,7 @@ async fn a_right_that_is_missing_is_said_and_noticed_when_it_comes() {
     cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], RBAC).unwrap();
     namespace.until_complete(5).await;
     let is = ["True", "ResourceClaimsAvailable"];
-    until_said(&namespace, "ResourceClaimsReady", is, "").await;
+    until_condition(&namespace, "ResourceClaimsReady", is, "").await;
     operator.stop().await;
 }
 
@@ -300,7 +300,7 @@ async fn a_cluster_without_the_api_runs_everything_but_sets_that_share() {
     namespace.create(SETS, &sets::small("plain")).await;
 
     let not_served = "the API server does not serve resourceclaims of resource.k8s.io/v1";
-    until_said(&namespace, "ResourceClaimsReady", ["False", "ApiNotServed"], not_served).await;
+    until_condition(&namespace, "ResourceClaimsReady", ["False", "ApiNotServed"], not_served).await;
     until_reported(&namespace, SETS, "x", not_served).await;
     until_reported(&namespace, CLIQUES, "x-0-router", not_served).await;
     namespace
@@ -331,7 +331,7 @@ fn with_domains() -> Value {
     set
 }
 
-/// What the driver makes for a domain.
+/// The object that the driver creates for a domain.
 async fn play_driver(
     namespace: &Namespace,
     domains: &Namespace,
@@ -355,7 +355,7 @@ async fn driver_is_done(domains: &Namespace, name: &str) {
     domains.until_gone(DOMAINS, name).await;
 }
 
-async fn until_told(namespace: &Namespace, reason: &str) {
+async fn until_event(namespace: &Namespace, reason: &str) {
     namespace
         .until_is(&format!("{reason} is told"), |state| {
             state.of(EVENTS).iter().any(|event| {
@@ -389,11 +389,11 @@ async fn replicas_have_their_domains_while_they_need_them() {
         play_driver(&namespace, &domains, &client, domain).await;
     }
     namespace.until_complete(5).await;
-    until_told(&namespace, "ComputeDomainCreateSuccessful").await;
+    until_event(&namespace, "ComputeDomainCreateSuccessful").await;
     pods_join_their_domains(&namespace);
     let uid = domains.object(DOMAINS, "x-0-all")["metadata"]["uid"].clone();
 
-    // One that somebody deletes comes back when the driver is done with it.
+    // A deleted one is recreated when the driver has released it.
     domains.delete(DOMAINS, "x-0-all").await;
     driver_is_done_and_it_is_back(&domains, &uid).await;
 
@@ -407,13 +407,13 @@ async fn replicas_have_their_domains_while_they_need_them() {
     for domain in ["x-1-all", "x-1-work"] {
         driver_is_done(&domains, domain).await;
     }
-    until_told(&namespace, "ComputeDomainDeleteSuccessful").await;
+    until_event(&namespace, "ComputeDomainDeleteSuccessful").await;
     scale(&namespace, SETS, "x", 0).await;
     driver_is_done(&domains, "x-0-work").await;
     domains.until_gone(DOMAINS, "x-0-all").await;
     domains.until_is("no domain is left", |state| state.of(DOMAINS).is_empty()).await;
 
-    // With the set they go, even those that the driver holds when the set is gone already.
+    // They are deleted with the set, even those that the driver still holds then.
     scale(&namespace, SETS, "x", 1).await;
     domains.until_is("they are back", |state| state.of(DOMAINS).len() == 2).await;
     let held = json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": "driver.test/x" }]);
@@ -429,7 +429,7 @@ async fn replicas_have_their_domains_while_they_need_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn domains_are_let_go_by_an_operator_that_missed_the_end_of_their_set() {
+async fn domains_of_a_set_that_was_deleted_without_an_operator_are_released() {
     let cluster = TestCluster::full(&OPERATOR, Kube::default());
     cluster.control_plane.kubectl_with_stdin(&["apply", "-f", "-"], DOMAINS_ROLE).unwrap();
     cluster.install(&foreign_crds::compute_domain());
@@ -447,7 +447,7 @@ async fn domains_are_let_go_by_an_operator_that_missed_the_end_of_their_set() {
         .await;
     operator.crash().await;
 
-    // Webhooks that nobody answers would refuse what follows.
+    // Webhooks without a server would refuse what follows.
     let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     cluster.control_plane.kubectl(&["delete", webhooks, "--all"]).unwrap();
     namespace.delete(SETS, "x").await;
@@ -503,12 +503,12 @@ async fn the_kind_may_vanish_and_return(cluster: &TestCluster, namespace: &Names
     cluster.control_plane.kubectl(&["delete", "crd", crd]).unwrap();
     namespace.create(SETS, &with_replicas(with_domains(), 1)).await;
     let not_served = "the API server does not serve computedomains of resource.nvidia.com/v1beta1";
-    until_said(namespace, "ComputeDomainsReady", ["False", "ApiNotServed"], not_served).await;
+    until_condition(namespace, "ComputeDomainsReady", ["False", "ApiNotServed"], not_served).await;
     until_reported(namespace, SETS, "x", not_served).await;
 
     cluster.install(&foreign_crds::compute_domain());
     let is = ["True", "ComputeDomainsAvailable"];
-    until_said(namespace, "ComputeDomainsReady", is, "").await;
+    until_condition(namespace, "ComputeDomainsReady", is, "").await;
     let domains = cluster.mirror_of(&[DOMAINS]).await.namespace("domains");
     domains.until_is("the domains are made", |state| state.of(DOMAINS).len() == 2).await;
     namespace.delete(SETS, "x").await;

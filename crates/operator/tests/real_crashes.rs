@@ -216,7 +216,7 @@ async fn a_hand_over_in_the_middle_changes_nothing_about_the_end() {
 
 // === writes that arrive late ===
 
-/// Host names of the pods that stay, each as often as it is there.
+/// Host names of the pods that are not terminating, with repetitions.
 fn hosts(state: &State) -> Vec<String> {
     let staying = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_null();
     let pods = state.of(PODS).into_iter().filter(|pod| staying(pod));
@@ -235,7 +235,7 @@ async fn creates_that_arrive_after_the_next_operator_made_up_for_them_leave_no_d
     let namespace = mirror.new_namespace("late").await;
     let pods = 8;
     operator.requests.lose(|sent| sent.creates(PODS.plural));
-    // Never on a node, so that nothing tells the pods apart but their age and name.
+    // Never on a node, so that the pods differ only in age and name.
     let mut set = sets::set("demo", &[sets::clique("worker", 8)], &[]);
     let pod = &mut set["spec"]["template"]["cliques"][0]["spec"]["podSpec"];
     pod["nodeSelector"] = json!({ "no": "such-node" });

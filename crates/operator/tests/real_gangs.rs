@@ -37,7 +37,7 @@ fn cluster(kube: Kube, gates: Gates) -> Arc<TestCluster> {
     Arc::new(cluster)
 }
 
-/// Waits until a set says what its scheduler cannot do.
+/// Waits until a set reports a limitation of its scheduler.
 async fn until_limited(namespace: &Namespace, set: &str, reason: &str, gate: &str) {
     namespace
         .until_is(&format!("{set} says {reason}"), |state| {
@@ -95,7 +95,7 @@ mod table {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn without_the_api_pods_are_only_let_go_together() {
+async fn without_the_api_pods_are_only_released_together() {
     let cluster = cluster(Kube::V1_37, Gates::Defaults);
     let operator = cluster.operator(setup()).await;
     let mirror = cluster.mirror().await;

@@ -1,4 +1,4 @@
-//! What others do to the parts of a set: what is the operator's is repaired, what is theirs stays.
+//! Changes of the objects of a set by other clients: the operator repairs its own fields and keeps the others.
 
 #![allow(
     clippy::unwrap_used,

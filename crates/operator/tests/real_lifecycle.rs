@@ -80,7 +80,7 @@ async fn a_set_comes_up_whole_scales_and_goes(kube: Kube, scheduler: &str) {
     kubectl("scale pcs/demo --replicas=1");
     namespace.until_complete(9).await;
 
-    // Deleted, and made again under the same name at once.
+    // Deleted, and recreated under the same name at once.
     let uid = |name| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     let first = uid("demo-0-router");
     kubectl("delete pcs/demo");

@@ -81,7 +81,7 @@ async fn others_come_up(mirror: &Mirror, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn gangs_of_another_program_outlive_its_death() {
+async fn gangs_of_a_backend_program_survive_its_death() {
     let cluster = cluster();
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-outlive"));
     let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
@@ -125,7 +125,7 @@ async fn gangs_of_another_program_outlive_its_death() {
         })
         .await;
 
-    // Dead: what there is stays, what is new waits and says so.
+    // Dead: existing sets keep running, new ones wait and report that.
     drop(program);
     let denied = namespace.try_patch(SETS, "x", json!({ "spec": { "replicas": 2 } })).await;
     let denied = denied.unwrap_err();
@@ -146,7 +146,7 @@ async fn gangs_of_another_program_outlive_its_death() {
     assert_eq!(namespace.names(PODS), before);
     others_come_up(&mirror, "others").await;
 
-    // Back: everything goes on by itself.
+    // Back: all sets continue.
     let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
     until_backend(&namespace, "True", &[]).await;
     crews
@@ -204,7 +204,7 @@ async fn a_program_may_come_late_when_failures_are_ignored() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
+async fn a_foreign_certificate_is_reported_and_a_renewed_one_is_used() {
     let cluster = cluster();
     let (pki, other) = (
         Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-renewed")),
@@ -226,7 +226,7 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
     let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
     until_backend(&namespace, "True", &[]).await;
 
-    // What belongs to somebody else is left alone.
+    // Objects of another owner are left alone.
     let client = cluster.control_plane.admin().client().await.unwrap();
     let path = "/apis/crew.example.com/v1/namespaces/taken/crews";
     let taken = mirror.new_namespace("taken").await;
@@ -244,7 +244,7 @@ async fn a_certificate_of_somebody_else_is_named_and_a_renewed_one_is_taken() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_program_that_is_stuck_holds_up_nobody_else() {
+async fn a_stuck_program_delays_no_other_set() {
     let cluster = cluster();
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-stuck"));
     let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);

@@ -67,7 +67,7 @@ async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
     assert!(refused.contains("no KAI queue is configured on PodCliqueSet kai/x"), "{refused}");
     kai.create(SETS, &set_for("kai-scheduler", json!({ "kai.scheduler/queue": "test" }))).await;
 
-    // Without KAI its sets say so, and others come up.
+    // Without KAI its sets report that, and other sets come up.
     until_backend(&kai, "False", "podgroups.scheduling.run.ai/v2alpha2").await;
     let told = |state: &grove_testbed::mirror::State| {
         state.of(EVENTS).iter().any(|event| {
@@ -119,13 +119,13 @@ async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
 
     broken_groups_are_mended(&kai, &groups).await;
 
-    // With the gang goes the group.
+    // The group is deleted with its gang.
     kai.delete(SETS, "x").await;
     groups.until_is("the groups are collected", |state| state.of(KAI_GROUPS).is_empty()).await;
     operator.stop().await;
 }
 
-/// What somebody does to a group, without touching pods.
+/// Changes of a group by other clients, which touch no pod.
 async fn broken_groups_are_mended(kai: &Namespace, groups: &Namespace) {
     let before = kai.names(PODS);
     let uid = groups.object(KAI_GROUPS, "x-0")["metadata"]["uid"].clone();
@@ -191,7 +191,7 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
         let expected = format!("volcano queue \"{queue}\" {reason}");
         assert!(refused.contains(&expected), "{refused}");
     }
-    // A group of another owner stays as it is, and goes before ours can come.
+    // A group of another owner does not change, and has to be deleted before ours is created.
     let foreign = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": { "name": "x-0" }, "spec": { "minMember": 7 },
@@ -240,7 +240,7 @@ async fn volcano_has_to_be_new_enough_and_its_queue_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn another_default_is_for_new_pods_and_the_set_says_so() {
+async fn another_default_scheduler_applies_to_new_pods_and_the_set_reports_it() {
     let cluster = cluster();
     cluster.install(&foreign_crds::kai());
     let operator = cluster.operator(Setup::default()).await;

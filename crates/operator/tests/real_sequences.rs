@@ -38,7 +38,7 @@ const AGAIN: Setup<'_> = Setup {
     init_image: Some("grove-initc:test"),
 };
 
-/// Changes of sets are refused while nobody answers the webhooks.
+/// The API server refuses changes of sets while no operator serves the webhooks.
 async fn insist(namespace: &Namespace, kind: Kind, name: &str, patch: &Value) {
     let clock = Clock::system();
     let accepted = async {
@@ -105,7 +105,7 @@ async fn replace_node(namespace: &Namespace, lost: Option<Value>) {
     });
     let client = namespace.client();
     send(client, Method::POST, "/api/v1/nodes", &node).await.unwrap();
-    // Its simulated kubelet looks at pods that change, and one may have been bound before it was there.
+    // Its simulated kubelet only acts on changes, and a pod may have been bound before it started.
     let clock = Clock::system();
     let path = format!("/api/v1/nodes/{}", name_of(&lost));
     let is_there = async {
@@ -180,7 +180,7 @@ async fn sequence(namespaces: Arc<Vec<Namespace>>, number: usize, rng: Rng) -> V
     deleted
 }
 
-/// Everything is as the set says, and nothing is left over.
+/// Every object is as the set specifies, and no other is left.
 async fn until_at_rest(namespace: &Namespace) {
     let at_rest = |state: &State| {
         let all: Vec<&Value> = state.objects.values().map(|one| &**one).collect();
@@ -269,7 +269,7 @@ async fn deploy(mirror: &Mirror, seed: u64) -> Namespace {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn twenty_random_sequences_under_kills_come_to_rest() {
+async fn twenty_random_sequences_under_kills_converge() {
     let cluster = TestCluster::full(&OPERATOR, Kube::default());
     let mut operator = cluster.operator(Setup::default()).await;
     let mirror = cluster.mirror().await;

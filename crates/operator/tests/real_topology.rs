@@ -44,7 +44,7 @@ fn binding(name: &str, of: &Levels) -> Value {
     })
 }
 
-/// A binding to what somebody else manages.
+/// A binding to a topology of another owner.
 fn referring(name: &str, of: &Levels, scheduler: &str, reference: &str) -> Value {
     let mut binding = binding(name, of);
     binding["spec"]["schedulerTopologyBindings"] =
@@ -69,7 +69,7 @@ fn uid(object: &Value) -> &str {
     text(&object["metadata"]["uid"])
 }
 
-/// Waits until a binding says this about drift, with this in the message of its first entry.
+/// Waits until a binding reports drift, with this text in the message of its first entry.
 async fn until_drift(bindings: &Namespace, name: &str, (status, reason): (&str, &str), says: &str) {
     let what = format!("{name} says {status} {reason}: {says}");
     bindings
@@ -110,7 +110,7 @@ async fn kai_has_the_topology_of_every_binding_whatever_happens_to_it() {
     let created = binding("dc", &[("zone", "topo/zone"), ("rack", "topo/rack")]);
     let created = bindings.create(TOPOLOGY_BINDINGS, &created).await;
 
-    // Without KAI the binding says so, and the operator lives on.
+    // Without KAI the binding reports that, and the operator keeps running.
     until_drift(&bindings, "dc", DRIFT, "topologies.kai.scheduler/v1alpha1").await;
     let status = &bindings.object(TOPOLOGY_BINDINGS, "dc")["status"];
     assert_eq!(status["observedGeneration"], Value::Null);
@@ -164,16 +164,16 @@ async fn kai_has_the_topology_of_every_binding_whatever_happens_to_it() {
     }
     until_drift(&bindings, "dc", IN_SYNC, "").await;
 
-    somebody_takes_the_name(&bindings, &kai, &current).await;
+    another_owner_takes_the_name(&bindings, &kai, &current).await;
 
-    // With the binding goes its topology.
+    // The topology is deleted with its binding.
     bindings.delete(TOPOLOGY_BINDINGS, "dc").await;
     kai.until_gone(KAI_TOPOLOGIES, "dc").await;
     operator.stop().await;
 }
 
-/// An object that is not controlled by the binding is left alone until somebody removes it.
-async fn somebody_takes_the_name(bindings: &Namespace, kai: &Namespace, ours: &str) {
+/// The operator leaves an object of another owner alone, and creates its own after the deletion.
+async fn another_owner_takes_the_name(bindings: &Namespace, kai: &Namespace, ours: &str) {
     let not_owned = "KAI Topology dc is not owned by ClusterTopologyBinding dc. It is required that \
                      KAI Topology by this name is created by Grove operator and has \
                      ClusterTopologyBinding set as its owner";
@@ -202,7 +202,7 @@ async fn a_topology_that_is_there_before_the_operator_is_no_reason_not_to_start(
     until_drift(&bindings, "dc", DRIFT, "KAI Topology dc is not owned by").await;
     assert_eq!(uid(&kai.object(KAI_TOPOLOGIES, "dc")), uid(&theirs));
 
-    // What KAI refuses is said, and mended by the next generation.
+    // A refusal by KAI is reported, and the next generation repairs it.
     let wrong = binding("wrong", &[("host", HOST), ("rack", "topo/rack")]);
     bindings.create(TOPOLOGY_BINDINGS, &wrong).await;
     let refusal = "can only be used at the lowest level of topology";
@@ -212,7 +212,7 @@ async fn a_topology_that_is_there_before_the_operator_is_no_reason_not_to_start(
     until_levels(&kai, "wrong", &["topo/rack", HOST], "").await;
     until_drift(&bindings, "wrong", IN_SYNC, "").await;
 
-    // Nobody writes what is written: the last binding settles, and what came before it stays as it is.
+    // Nothing is written twice: the last binding converges, and the earlier ones do not change.
     let mark = operator.requests.mark();
     bindings.create(TOPOLOGY_BINDINGS, &binding("last", &[("rack", "topo/rack")])).await;
     until_drift(&bindings, "last", IN_SYNC, "").await;
@@ -252,7 +252,7 @@ async fn what_others_manage_is_compared_and_never_written() {
     bindings.until_field(TOPOLOGY_BINDINGS, "dc", observed, json!(2)).await;
     assert_eq!(kai.names(KAI_TOPOLOGIES), ["theirs"], "nothing is made");
 
-    // Managed by the operator from now on, and by others again: what was made stays.
+    // The operator manages it from now on, then another owner again: the object stays.
     let ours = json!({ "spec": { "schedulerTopologyBindings": null } });
     bindings.patch(TOPOLOGY_BINDINGS, "dc", ours).await;
     until_levels(&kai, "dc", &["topo/zone", "topo/rack"], "").await;

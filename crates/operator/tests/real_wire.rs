@@ -1,4 +1,4 @@
-//! Everything that is made from the documented examples, on the wire.
+//! Every object that the operator creates for the documented examples, on the wire.
 //!
 //! The goldens have every object as the API server stores it, once all pods are ready, without what
 //! differs from run to run. Of equal pods only the first is shown. `INSTA_UPDATE=always` writes them
@@ -79,7 +79,7 @@ async fn objects(mirror: &Mirror, namespace: &str, set: &Value, pods: usize) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn the_documented_examples_are_what_they_were() {
+async fn the_documented_examples_match_their_goldens() {
     let cluster = TestCluster::full(&OPERATOR, Kube::default());
     let operator = cluster.operator(Setup::default()).await;
     let mirror = cluster.mirror().await;

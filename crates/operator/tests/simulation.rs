@@ -159,7 +159,7 @@ fn what_never_was_scheduled_is_left_to_the_scheduler() {
 }
 
 #[test]
-fn a_deadline_that_passed_while_nobody_watched_is_met_at_once() {
+fn a_deadline_that_passed_without_an_operator_is_met_at_once() {
     story(async {
         let mut cluster = settled(&[2], set(1, &[clique("a", 2, 2)], &[])).await;
         let first = uids(&cluster);
@@ -208,23 +208,23 @@ fn without_a_delay_what_is_lost_starts_again_at_once_and_by_default_after_four_h
     }
 }
 
-/// The reasons of the events about the set that are told, in order and without repetitions.
-fn told(cluster: &SimulatedCluster, reasons: &[&str]) -> Vec<String> {
+/// Those of these reasons that events of the set have, in order and without repetitions.
+fn event_reasons(cluster: &SimulatedCluster, reasons: &[&str]) -> Vec<String> {
     let mut events = cluster.api.all("events");
     events.retain(|event| event["involvedObject"]["kind"] == "PodCliqueSet");
     let version = |event: &Value| -> u64 {
         event["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
     };
     events.sort_by_key(version);
-    let told = events.iter().map(|event| event["reason"].as_str().unwrap());
-    let mut told: Vec<String> =
-        told.filter(|reason| reasons.contains(reason)).map(str::to_owned).collect();
-    told.dedup();
-    told
+    let emitted = events.iter().map(|event| event["reason"].as_str().unwrap());
+    let mut emitted: Vec<String> =
+        emitted.filter(|reason| reasons.contains(reason)).map(str::to_owned).collect();
+    emitted.dedup();
+    emitted
 }
 
 #[test]
-fn a_termination_is_told_from_the_breach_to_the_recovery() {
+fn a_termination_is_reported_from_the_breach_to_the_recovery() {
     let reasons = [
         "MinAvailableBreached",
         "PodCliqueSetReplicaDeleteSuccessful",
@@ -233,21 +233,25 @@ fn a_termination_is_told_from_the_breach_to_the_recovery() {
     ];
     story(async {
         let mut cluster = settled(&[2, 0], set(1, &[clique("a", 2, 2)], &[])).await;
-        assert_eq!(told(&cluster, &reasons), [""; 0], "a set that comes up has lost nothing");
+        assert_eq!(
+            event_reasons(&cluster, &reasons),
+            [""; 0],
+            "a set that comes up has lost nothing"
+        );
         cluster.lose(0);
         cluster.run(15).await;
-        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[1]]);
-        // Whoever tells the end need not be who told the beginning.
+        assert_eq!(event_reasons(&cluster, &reasons), [reasons[0], reasons[1]]);
+        // Another operator may report the end than the one that reported the beginning.
         cluster.kill();
         cluster.start();
         cluster.nodes[1] = 2;
         cluster.until_settled(60).await;
         cluster.run(5).await;
-        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[1], reasons[3]]);
+        assert_eq!(event_reasons(&cluster, &reasons), [reasons[0], reasons[1], reasons[3]]);
         cluster.set_image(None, "b");
         cluster.until_settled(60).await;
         cluster.run(5).await;
-        assert_eq!(told(&cluster, &reasons).len(), 3, "an update is another story");
+        assert_eq!(event_reasons(&cluster, &reasons).len(), 3, "an update is another story");
     });
     story(async {
         let cliques = [clique("a", 1, 1), clique("b", 1, 1)];
@@ -258,12 +262,12 @@ fn a_termination_is_told_from_the_breach_to_the_recovery() {
         cluster.run(11).await;
         cluster.until_settled(60).await;
         cluster.run(5).await;
-        assert_eq!(told(&cluster, &reasons), [reasons[0], reasons[2], reasons[3]]);
+        assert_eq!(event_reasons(&cluster, &reasons), [reasons[0], reasons[2], reasons[3]]);
         cluster.set_image(None, "b");
         cluster.until_settled(60).await;
         cluster.run(5).await;
         let breaches = ["MinAvailableBreached", "MinAvailableRestored"];
-        assert_eq!(told(&cluster, &breaches), breaches, "an update is another story");
+        assert_eq!(event_reasons(&cluster, &breaches), breaches, "an update is another story");
     });
 }
 
@@ -300,7 +304,7 @@ fn a_replica_of_a_group_goes_alone_while_the_group_keeps_its_minimum() {
         cluster.until_settled(30).await;
         assert_eq!(deleted(&cluster), ["x-1-g-2-b", "pod of x-1-g-2-b"]);
 
-        // Two of three are below the minimum: the whole replica starts again, and no other.
+        // Two of three are below the minimum: only this replica is recreated, as a whole.
         cluster.deleted.clear();
         fail(&cluster, "x-0-g-1-b");
         fail(&cluster, "x-0-g-2-b");
@@ -392,7 +396,7 @@ fn a_template_that_does_not_work_stops_the_update() {
         assert_eq!(deleted(&cluster), ["pod of x-0-a"]);
         let ready = cluster.api.all("pods").iter().filter(|pod| is_ready(pod)).count();
         assert_eq!(ready, 5);
-        // Back to what worked: one pod has to be made anew.
+        // Back to the working template: one pod has to be recreated.
         cluster.edit_set(|set| {
             set["spec"]["template"]["cliques"][0]["annotations"] = json!({});
         });
@@ -510,7 +514,7 @@ fn the_strategy_can_be_switched_in_the_middle_of_an_update() {
 }
 
 #[test]
-fn an_update_goes_on_wherever_the_operator_was_killed() {
+fn an_update_continues_wherever_the_operator_was_killed() {
     for moment in 0..30 {
         story(async move {
             let mut cluster = settled(&[100], small(2)).await;
@@ -624,7 +628,7 @@ fn a_pod_that_is_gone_before_it_was_seen_is_replaced() {
     story(async {
         let mut cluster = settled(&[100], small(1)).await;
         cluster.edit_set(|set| set["spec"]["replicas"] = json!(2));
-        // Within the moment in which they are made, whatever the operator has heard of them by then.
+        // While they are created, whatever the operator has observed of them by then.
         let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
         let names = |cluster: &SimulatedCluster| -> BTreeSet<String> {
             cluster.api.all("pods").iter().map(name).collect()
@@ -780,7 +784,7 @@ proptest! {
     /// Whatever happens in whatever order: nothing is deleted without a reason on the way, and at rest
     /// everything is what the set says.
     #[test]
-    fn everything_comes_to_rest(sequence in prop::collection::vec(events(), 1..25)) {
+    fn random_sequences_converge(sequence in prop::collection::vec(events(), 1..25)) {
         story(async move {
             let mut cluster = settled(&[ROOM; 3], small(2)).await;
             for event in sequence {

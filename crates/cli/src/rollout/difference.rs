@@ -45,7 +45,7 @@ fn compare(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
                 }
             }
         }
-        _ => lines.push(format!("{path}: {} -> {}", told(before), told(after))),
+        _ => lines.push(format!("{path}: {} -> {}", shown(before), shown(after))),
     }
 }
 
@@ -74,7 +74,7 @@ fn item(list: &[Value], place: usize) -> &Value {
     list.get(place).unwrap_or(&Value::Null)
 }
 
-fn told(value: &Value) -> String {
+fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
         other => other.to_string(),
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_told_by_path_and_list_entries_by_name() {
+    fn fields_are_shown_by_path_and_list_entries_by_name() {
         let cases = [
             (json!({"a": 1}), json!({"a": 1}), vec![]),
             (json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), vec!["a.b: 1 -> 2"]),

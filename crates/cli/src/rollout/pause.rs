@@ -1,4 +1,4 @@
-//! `grove rollout pause` and `resume`: an annotation of the set, which the operator looks at before it
+//! `grove rollout pause` and `resume`: an annotation of the set, which the operator reads before it
 //! replaces anything.
 
 use anyhow::Context as _;
@@ -81,12 +81,12 @@ mod tests {
 
             let write = decide(&set, pause);
 
-            let told = write.map(|write| {
+            let patch = write.map(|write| {
                 let Verb::Merge { patch, only_if, .. } = write.verb else { panic!("a patch") };
                 assert_eq!(only_if, Precondition::uid(&"u".into()));
                 patch["metadata"]["annotations"][annotations::ROLLOUT_PAUSED].clone()
             });
-            assert_eq!(told, written, "{stored} {pause}");
+            assert_eq!(patch, written, "{stored} {pause}");
         }
     }
 }

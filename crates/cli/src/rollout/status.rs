@@ -42,7 +42,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parsed.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
-/// Says how the update goes, and waits for its end.
+/// Reports the progress of the update until it ends.
 pub(super) async fn run(arguments: &StatusArguments) -> anyhow::Result<Exit> {
     let env = Env::system();
     if arguments.timeout.is_zero() {
@@ -65,7 +65,7 @@ async fn follow(arguments: &StatusArguments, env: &Env) -> anyhow::Result<Exit> 
             for (cluster, set) in sets {
                 let parts = Live::start(&cluster, &set, Scope::Progress, env).await?;
                 if let Some(snapshot) = parts.snapshot() {
-                    let line = judge(&snapshot.objects()).line;
+                    let line = report(&snapshot.objects()).line;
                     crate::print(&format!("{}: {line}\n", cluster.namespace))?;
                 }
             }
@@ -76,18 +76,18 @@ async fn follow(arguments: &StatusArguments, env: &Env) -> anyhow::Result<Exit> 
 
 async fn follow_one(cluster: &Cluster, set: &str, watch: bool, env: &Env) -> anyhow::Result<Exit> {
     let live = Live::start(cluster, set, Scope::Progress, env).await?;
-    let mut said = String::new();
+    let mut reported = String::new();
     loop {
         let Some(snapshot) = live.snapshot() else {
             let set = format!("PodCliqueSet {}/{set}", cluster.namespace);
-            let end = if said.is_empty() { "does not exist" } else { "is gone" };
+            let end = if reported.is_empty() { "does not exist" } else { "is gone" };
             crate::note(&format!("error: {set} {end}\n"));
             return Ok(Exit::Refused);
         };
-        let Judgement { line, complete } = judge(&snapshot.objects());
-        if said != line {
+        let Report { line, complete } = report(&snapshot.objects());
+        if reported != line {
             crate::print(&format!("{line}\n"))?;
-            said = line;
+            reported = line;
         }
         if complete || !watch {
             return Ok(Exit::Success);
@@ -96,14 +96,14 @@ async fn follow_one(cluster: &Cluster, set: &str, watch: bool, env: &Env) -> any
     }
 }
 
-/// How an update is.
+/// The progress of a rollout.
 #[derive(Debug, PartialEq, Eq)]
-struct Judgement {
+struct Report {
     line: String,
     complete: bool,
 }
 
-fn judge(objects: &Objects<'_>) -> Judgement {
+fn report(objects: &Objects<'_>) -> Report {
     let set = objects.set;
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let status = set.status.clone().unwrap_or_default();
@@ -112,7 +112,7 @@ fn judge(objects: &Objects<'_>) -> Judgement {
         let replicas = counted(set.spec.replicas, "replica");
         let held = if paused { "; it is paused, so the next change will wait" } else { "" };
         let line = format!("PodCliqueSet {name:?} successfully rolled out: {replicas}{held}");
-        return Judgement { line, complete: true };
+        return Report { line, complete: true };
     };
     let error = status.last_errors.first();
     let error = error.map(|error| format!("; error: {}", error.description)).unwrap_or_default();
@@ -123,7 +123,7 @@ fn judge(objects: &Objects<'_>) -> Judgement {
     } else {
         format!("Waiting for PodCliqueSet {name:?}: {missing}{error}")
     };
-    Judgement { line, complete: false }
+    Report { line, complete: false }
 }
 
 /// What a set lacks.
@@ -167,16 +167,16 @@ fn currently(set: &Node, status: &PodCliqueSetStatus) -> String {
     let index = current.replica_index.to_string();
     let replica = set.children.iter().find(|child| child.name == index);
     let parts = replica.into_iter().flat_map(|replica| &replica.children);
-    let told: Vec<String> =
-        parts.filter_map(|part| Some(told(part, part.update.as_ref()?))).collect();
-    if told.is_empty() {
+    let parts: Vec<String> =
+        parts.filter_map(|part| Some(progress_of(part, part.update.as_ref()?))).collect();
+    if parts.is_empty() {
         format!(", replica {index} is being updated")
     } else {
-        format!(", replica {index} is being updated: {}", told.join(", "))
+        format!(", replica {index} is being updated: {}", parts.join(", "))
     }
 }
 
-fn told(part: &Node, update: &Update) -> String {
+fn progress_of(part: &Node, update: &Update) -> String {
     let what = match part.kind {
         Kind::PodCliqueScalingGroup => "group",
         _ => "clique",

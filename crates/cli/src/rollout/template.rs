@@ -163,7 +163,7 @@ fn is_clique(index: usize, name: &str) -> Value {
     json!({ "op": "test", "path": format!("{}/name", path(index)), "value": name })
 }
 
-/// Sets a field, whether it is there or not.
+/// Sets a field, whether it exists or not.
 fn put(path: &str, value: &Value) -> Value {
     json!({ "op": "add", "path": path, "value": value })
 }

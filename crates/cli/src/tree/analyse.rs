@@ -1,7 +1,7 @@
 //! From the objects of a set to its tree.
 //!
-//! The template says what there should be, labels say where what there is belongs. What should be there
-//! and is not is shown as missing; what is there and should not be is shown where its labels put it.
+//! The template gives the desired objects, labels give the place of the observed ones. A desired object that does
+//! not exist is shown as missing; an object that is not desired is shown where its labels put it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,11 +128,11 @@ impl<'a> Analysis<'a> {
         }
         node.children.extend(gangs.iter().map(|gang| self.gangs.node(gang)));
 
-        let wanted = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
-        let cliques = in_order(wanted.into_iter().map(|clique| clique.name), live.cliques.iter());
-        let wanted = self.layout.groups().iter().filter(|_| expected);
-        let wanted = wanted.map(|group| self.layout.scaling_group_name(replica, group));
-        let groups = in_order(wanted, live.groups.iter());
+        let desired = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
+        let cliques = in_order(desired.into_iter().map(|clique| clique.name), live.cliques.iter());
+        let desired = self.layout.groups().iter().filter(|_| expected);
+        let desired = desired.map(|group| self.layout.scaling_group_name(replica, group));
+        let groups = in_order(desired, live.groups.iter());
         let cliques = cliques.iter().map(|name| self.clique(name));
         let parts = cliques.chain(groups.iter().map(|name| self.group(replica, name)));
         summarise(&mut node, parts.collect());
@@ -165,7 +165,7 @@ impl<'a> Analysis<'a> {
             let mut node = missing(kind, group_name);
             node.children = self.group_replicas(set_replica, group_name, template, 0);
             if set_replica >= self.layout.replicas() {
-                // It is gone, and its members are to follow.
+                // It was deleted, and its members are to follow.
                 let left = node.children.iter().map(|child| child.state).max();
                 node.state = left.unwrap_or(State::Missing);
                 node.waits_for.clear();
@@ -236,11 +236,11 @@ impl<'a> Analysis<'a> {
         let live = self.places.members(group).unwrap_or(&nothing);
         let all: BTreeSet<u32> = (0..replicas).chain(live.keys().copied()).collect();
         let one = |replica: u32| {
-            let wanted = template.filter(|_| replica < replicas);
-            let wanted =
-                wanted.map(|template| self.layout.member_cliques(set_replica, template, replica));
-            let wanted = wanted.into_iter().flatten().map(|clique| clique.name);
-            let members = in_order(wanted, live.get(&replica).into_iter().flatten());
+            let desired = template.filter(|_| replica < replicas);
+            let desired =
+                desired.map(|template| self.layout.member_cliques(set_replica, template, replica));
+            let desired = desired.into_iter().flatten().map(|clique| clique.name);
+            let members = in_order(desired, live.get(&replica).into_iter().flatten());
             let mut node = Node::new(Kind::GroupReplica, replica.to_string(), State::Ready);
             summarise(&mut node, members.iter().map(|name| self.clique(name)).collect());
             node
@@ -350,7 +350,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// A replica is as its worst part, and ends with the first of them.
+/// A replica has the state of its worst child, and the earliest termination.
 fn summarise(node: &mut Node, parts: Vec<Node>) {
     node.state = parts.iter().map(|part| part.state).max().unwrap_or(State::Missing);
     let ends = parts.iter().filter_map(|part| part.termination.clone());
@@ -371,7 +371,7 @@ fn finalizers(node: &mut Node, meta: &ObjectMeta) {
     }
 }
 
-/// Repeats at a clique which claims its pods lack, each once.
+/// Repeats the missing claims of the pods at their clique, each once.
 fn claims(node: &mut Node) {
     let waits = node.children.iter().flat_map(|pod| &pod.waits_for);
     let claims: BTreeSet<_> =
@@ -387,7 +387,7 @@ fn errors(node: &mut Node, errors: &[LastError]) {
     }
 }
 
-/// What the set says about its scheduler and its topology.
+/// Adds the conditions of the set about its scheduler and its topology.
 fn complaints(node: &mut Node, conditions: &[Condition]) {
     for (type_, bad, what) in [
         (set_conditions::SCHEDULER_BACKEND_READY, FALSE, What::Scheduler),
@@ -395,19 +395,19 @@ fn complaints(node: &mut Node, conditions: &[Condition]) {
         (set_conditions::TOPOLOGY_CONSTRAINTS, FALSE, What::Topology),
         (set_conditions::TOPOLOGY_LEVELS_UNAVAILABLE, TRUE, What::Topology),
     ] {
-        let said = condition(conditions, type_).filter(|condition| condition.status == bad);
-        if let Some(Condition { reason, message, .. }) = said {
+        let reported = condition(conditions, type_).filter(|condition| condition.status == bad);
+        if let Some(Condition { reason, message, .. }) = reported {
             node.waits(what, format!("{type_}: {reason}: {message}"));
         }
     }
 }
 
-/// The wanted names in their order, then those that are there besides.
+/// The desired names in their order, then the other existing ones.
 fn in_order<'n>(
-    wanted: impl Iterator<Item = String>,
+    desired: impl Iterator<Item = String>,
     live: impl Iterator<Item = &'n &'n str>,
 ) -> Vec<String> {
-    let mut names: Vec<String> = wanted.collect();
+    let mut names: Vec<String> = desired.collect();
     let besides = live.filter(|name| !names.iter().any(|known| known == **name));
     let besides: Vec<String> = besides.map(|&name| name.to_owned()).collect();
     names.extend(besides);

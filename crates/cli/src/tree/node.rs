@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// One thing, and what is below it.
+/// A node of the tree with its children.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {
@@ -107,7 +107,7 @@ pub(crate) struct Counts {
 pub(crate) struct Wait {
     #[serde(rename = "for")]
     pub(crate) what: What,
-    /// The whole story, for people.
+    /// The reason in full, for people.
     pub(crate) message: String,
 }
 
@@ -116,9 +116,9 @@ pub(crate) struct Wait {
 pub(crate) enum What {
     /// The operator, which has work to do.
     Operator,
-    /// Somebody who makes good what the operator cannot do.
+    /// A user or administrator who fixes an error that the operator reports.
     Error,
-    /// The scheduler, or somebody who gives it what it lacks.
+    /// The scheduler, or the resources that it lacks.
     Scheduler,
     /// A resource claim that does not exist.
     Claim,
@@ -138,7 +138,7 @@ pub(crate) enum What {
     Minimum,
     /// The user.
     User,
-    /// Those who hold a finalizer.
+    /// The controllers that hold a finalizer.
     Finalizers,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Update {
     /// What is being replaced now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// Whether the user holds it.
+    /// Whether the user paused it.
     pub(crate) paused: bool,
 }
 

@@ -10,7 +10,7 @@ use super::meta::{index, label, name};
 use super::pod::{LivePod, Tally};
 use crate::live::Objects;
 
-/// The names of what there is, by place.
+/// The names of the existing objects, by place.
 #[derive(Debug, Default)]
 pub(super) struct Places<'a> {
     /// By replica of the set.
@@ -21,13 +21,13 @@ pub(super) struct Places<'a> {
     pods: BTreeMap<&'a str, Vec<&'a LivePod<'a>>>,
 }
 
-/// What is in a replica of the set.
+/// The objects of a replica of the set.
 #[derive(Debug, Default)]
 pub(super) struct Replica<'a> {
     pub(super) gangs: BTreeSet<&'a str>,
-    /// Those outside any group.
+    /// Standalone cliques.
     pub(super) cliques: Vec<&'a str>,
-    /// Those that exist, and those that existing cliques say they are in.
+    /// Existing groups, and those that existing cliques name.
     pub(super) groups: BTreeSet<&'a str>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// The replicas of the set that there is something of.
+    /// The replicas of the set with at least one object.
     pub(super) fn replicas(&self) -> impl Iterator<Item = u32> {
         self.replicas.keys().copied()
     }

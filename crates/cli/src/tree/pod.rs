@@ -53,7 +53,7 @@ fn gates(pod: &Pod) -> &[PodSchedulingGate] {
     gates.unwrap_or_default()
 }
 
-/// The node of a pod. `parents` are the cliques that have to be ready before it starts and are not.
+/// The node of a pod. `parents` describes the cliques that it waits for.
 pub(super) fn node(live: &LivePod<'_>, gangs: &Gangs<'_>, parents: &[String]) -> Node {
     let mut node = Node::new(Kind::Pod, name(&live.pod.metadata), State::Ready);
     node.created_at = live.observed.created;
@@ -130,8 +130,8 @@ fn gate(live: &LivePod<'_>, gangs: &Gangs<'_>) -> Option<(What, String)> {
 
 /// The claims that keep the scheduler from a pod without gates.
 ///
-/// The scheduler does not look at a pod before its claims exist, so the condition still has the reason from
-/// the time when the pod had a gate.
+/// The scheduler does not try a pod before its claims exist, so the condition still has the reason from the time
+/// when the pod had a gate.
 fn missing_claim(pod: &Pod) -> Option<String> {
     if condition(pod, "PodScheduled")?.reason.as_deref() != Some(GATED) {
         return None;
@@ -154,7 +154,7 @@ fn missing_claim(pod: &Pod) -> Option<String> {
 fn unscheduled(pod: &Pod) -> String {
     let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
     let scheduler = scheduler.unwrap_or("default-scheduler");
-    // A pod without gates is not gated any more, whatever the condition says.
+    // The condition of a pod without gates may be outdated.
     let report = condition(pod, "PodScheduled");
     let report = report.filter(|one| one.reason.as_deref() != Some(GATED));
     let message = report.and_then(|one| one.message.clone().or_else(|| one.reason.clone()));
@@ -177,7 +177,7 @@ fn init(pod: &Pod, parents: &[String]) -> Option<(What, String)> {
         };
         return Some((What::Parents, message));
     }
-    let state = trouble(status).unwrap_or_else(|| "is running".to_owned());
+    let state = why_not_running(status).unwrap_or_else(|| "is running".to_owned());
     Some((What::Container, format!("init container {}: {state}", status.name)))
 }
 
@@ -194,38 +194,38 @@ fn containers(pod: &Pod) -> Finding {
     if let Some(status) = statuses.iter().find(|status| !status.ready) {
         let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
         let starts = running && status.started != Some(true);
-        let told = trouble(status);
+        let why = why_not_running(status);
         let before = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let fresh = status.restart_count == 0 && before.is_none();
-        let waits = matches!(told.as_deref(), Some("ContainerCreating" | "PodInitializing"));
+        let waits = matches!(why.as_deref(), Some("ContainerCreating" | "PodInitializing"));
         let state = if fresh && (starts || waits) { State::Starting } else { State::NotReady };
-        let told = told.unwrap_or_else(|| {
+        let why = why.unwrap_or_else(|| {
             if starts { "has not started".to_owned() } else { "is not ready".to_owned() }
         });
-        return (state, Some((What::Container, format!("container {}: {told}", status.name))));
+        return (state, Some((What::Container, format!("container {}: {why}", status.name))));
     }
     if statuses.is_empty() {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let node = node.unwrap_or_default();
         return (State::Starting, Some((What::Node, format!("node {node} to start it"))));
     }
-    let told = condition(pod, "Ready").and_then(|told| told.message.clone());
-    let told = told.unwrap_or_else(|| "the condition Ready".to_owned());
-    (State::NotReady, Some((What::Container, told)))
+    let why = condition(pod, "Ready").and_then(|ready| ready.message.clone());
+    let why = why.unwrap_or_else(|| "the condition Ready".to_owned());
+    (State::NotReady, Some((What::Container, why)))
 }
 
 /// Why a container does not run, if it does not.
-fn trouble(status: &ContainerStatus) -> Option<String> {
+fn why_not_running(status: &ContainerStatus) -> Option<String> {
     let state = status.state.as_ref()?;
-    let said = |reason: Option<&str>, message: Option<&str>| {
+    let joined = |reason: Option<&str>, message: Option<&str>| {
         let parts = [reason, message].into_iter().flatten().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join(": ")
     };
     if let Some(waiting) = &state.waiting {
-        return Some(said(waiting.reason.as_deref(), waiting.message.as_deref()));
+        return Some(joined(waiting.reason.as_deref(), waiting.message.as_deref()));
     }
     let ended = state.terminated.as_ref()?;
-    let why = said(ended.reason.as_deref(), ended.message.as_deref());
+    let why = joined(ended.reason.as_deref(), ended.message.as_deref());
     Some(format!("ended with exit code {} ({why})", ended.exit_code))
 }
 

@@ -6,7 +6,7 @@ use super::node::{Kind, Node, Termination, Update};
 use crate::age;
 use crate::table;
 
-/// How much room there is.
+/// The size of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     /// Longest line, in characters.
@@ -15,7 +15,7 @@ pub(crate) struct Room {
     pub(crate) height: Option<usize>,
 }
 
-/// One line per node, under a heading. What does not fit is cut off, and a sign says so.
+/// One line per node, under a heading. Text that does not fit is cut off and marked.
 pub(crate) fn text(tree: &Node, now: Timestamp, room: Room) -> String {
     let heading = ["NAME", "READY", "STATE", "AGE", "WAITS FOR"].map(str::to_owned);
     let mut rows = vec![heading, row(tree, String::new(), now)];
@@ -45,7 +45,7 @@ fn below(node: &Node, indent: &str, now: Timestamp, rows: &mut Vec<[String; 5]>)
 fn row(node: &Node, indent: String, now: Timestamp) -> [String; 5] {
     let ready = node.ready.map(|counts| format!("{}/{}", counts.ready, counts.wanted));
     let age = node.created_at.map(|created| age::between(created, now));
-    // What a part says about its end is not repeated above it.
+    // The termination of a child is not repeated at its parent.
     let is_replica = matches!(node.kind, Kind::SetReplica | Kind::GroupReplica);
     let end = node.termination.as_ref().filter(|_| !is_replica).map(|end| termination(end, now));
     let update = node.update.as_ref().map(|progress| update(progress, now));
@@ -56,7 +56,7 @@ fn row(node: &Node, indent: String, now: Timestamp) -> [String; 5] {
         ready.unwrap_or_default(),
         format!("{:?}", node.state),
         age.unwrap_or_default(),
-        // Messages of others may have lines of their own.
+        // Messages may contain line breaks.
         story.join("; ").split_whitespace().collect::<Vec<_>>().join(" "),
     ]
 }

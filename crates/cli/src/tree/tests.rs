@@ -9,7 +9,7 @@ fn shown(set: &SetObjects) -> String {
     text(&analyse(&set.objects()), after(300), Room::default())
 }
 
-/// The line about one thing, without the tree around it.
+/// The line of one node, without the lines of the tree around it.
 fn line(set: &SetObjects, title: &str) -> String {
     let text = shown(set);
     let mut found = text.lines().filter(|line| line.contains(&format!("{title} ")));
@@ -61,7 +61,7 @@ fn gated_pods_wait_for_their_gang_and_scaled_gangs_for_the_base_gang() {
     insta::assert_snapshot!(shown(&set));
 }
 
-/// A pod whose gate is gone, and at which the scheduler has not looked since.
+/// A pod whose gate was lifted and that the scheduler has not tried since.
 fn gated_before(claims: &Value) -> Value {
     let message = "Scheduling is blocked due to non-empty scheduling gates";
     json!({ "spec": { "nodeName": null, "resourceClaims": claims }, "status": { "conditions": [{
@@ -350,7 +350,7 @@ fn a_clique_shows_its_state_and_what_it_waits_for() {
 
 /// The router lost its pod 100 s after the creation; a quarter of an hour later it ends.
 #[test]
-fn what_lost_its_minimum_says_when_it_ends() {
+fn a_lost_minimum_shows_when_it_is_terminated() {
     let mut set = SetObjects::ready(MINIMAL);
     set.patch_set(&json!({
         "spec": { "template": { "terminationDelay": "15m" } }, "status": { "availableReplicas": 0 },

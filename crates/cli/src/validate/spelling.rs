@@ -1,4 +1,4 @@
-//! What to say about a field that does not exist.
+//! Suggestions for a field that does not exist.
 
 /// Fewer changes than this turn a misspelt name into the right one.
 const LIKELY: usize = 3;

@@ -1,4 +1,4 @@
-//! What a new set may and may not say.
+//! Rules about new sets.
 
 use serde_json::json;
 

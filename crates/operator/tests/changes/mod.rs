@@ -20,7 +20,7 @@ async fn set_image(namespace: &Namespace, set: &str, image: &str) {
     namespace.patch(SETS, set, patch).await;
 }
 
-/// Waits until a set is complete with this image in all its pods, and its update is over.
+/// Waits until a set is complete with this image in all its pods, and its update has ended.
 async fn until_updated(namespace: &Namespace, set: &str, image: &str, pods: usize) {
     let what = format!("{set} is updated to {image}, with {pods} pods");
     namespace
@@ -81,14 +81,14 @@ fn uids_of_cliques(namespace: &Namespace) -> BTreeMap<String, Value> {
     })
 }
 
-/// What the scheduler was told about gangs: uid and spec, by name.
+/// The groups of the scheduler: uid and spec, by name.
 fn scheduler_groups(namespace: &Namespace) -> Groups {
     namespace.look(|state| {
         let groups = [KAI_GROUPS, KUBE_GROUPS].into_iter().flat_map(|kind| state.of(kind));
-        let told = |one: &Arc<Value>| {
+        let group = |one: &Arc<Value>| {
             (name_of(one), (one["metadata"]["uid"].clone(), one["spec"].clone()))
         };
-        groups.map(told).collect()
+        groups.map(group).collect()
     })
 }
 
@@ -172,8 +172,8 @@ async fn until_breached(namespace: &Namespace, clique: &str) -> Timestamp {
         .await
 }
 
-/// While a part reports that its update runs, its minimum is not judged; and it was seen to be so.
-fn assert_not_judged_meanwhile(state: &State, kind: Kind, mark: usize) {
+/// While an object reports a running update, it reports no breach; some version has shown that.
+fn assert_no_breach_during_update(state: &State, kind: Kind, mark: usize) {
     let updating = |one: &Value| {
         let progress = &one["status"]["updateProgress"];
         !progress.is_null() && progress["updateEndedAt"].is_null()
@@ -184,8 +184,8 @@ fn assert_not_judged_meanwhile(state: &State, kind: Kind, mark: usize) {
     assert!(!reasons.is_empty() && reasons.iter().all(|one| *one == "UpdateInProgress"));
 }
 
-/// Waits until these things are told about a set, in this order, as `kubectl describe` lists them.
-async fn until_told(namespace: &Namespace, set: &str, story: &[&str]) {
+/// Waits until a set has events with these reasons, in this order, as `kubectl describe` lists them.
+async fn until_events(namespace: &Namespace, set: &str, story: &[&str]) {
     let what = format!("{set} tells {story:?}");
     namespace
         .until_is(&what, |state| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     assert_groups_stayed, deleted_since, fail, is_ready, mark, placed, scheduler_groups,
-    set_health, set_image, uid_of, uids_of_cliques, until_breached, until_told,
+    set_health, set_image, uid_of, uids_of_cliques, until_breached, until_events,
 };
 use grove_testbed::cluster::TestCluster;
 use grove_testbed::fixture::Fixture;
@@ -64,7 +64,7 @@ async fn until_reached(namespace: &Namespace, names: &[&str]) {
         .await;
 }
 
-/// Until this many seconds have passed since a moment. Nothing can be watched that says so.
+/// Waits until so many seconds have passed since a moment, which no watch shows.
 async fn until_after(moment: Timestamp, seconds: i64) {
     let clock = Clock::system();
     let end = moment + Duration::from_secs(u64::try_from(seconds).unwrap() + 1);
@@ -84,7 +84,7 @@ async fn lose(fixture: &Fixture, namespace: &Namespace, node: &str, place: &str)
     }
 }
 
-async fn until_made_anew(namespace: &Namespace, clique: &str, uid: &Value) {
+async fn until_recreated(namespace: &Namespace, clique: &str, uid: &Value) {
     let what = format!("{clique} is made anew");
     namespace
         .until_is(&what, |state| {
@@ -98,14 +98,14 @@ async fn until_made_anew(namespace: &Namespace, clique: &str, uid: &Value) {
 /// been by then.
 async fn until_witness_is_terminated(namespace: &Namespace) {
     let uid = uid_of(namespace, CLIQUES, "witness-0-a");
-    let is_anew = |state: &State| {
+    let is_recreated = |state: &State| {
         state.get(CLIQUES, "witness-0-a").is_some_and(|made| made["metadata"]["uid"] != uid)
     };
     // A node that is late with its own report may take the failure back.
     let is_well = |state: &State| state.pods_of("witness-0-a").values().any(|pod| is_ready(pod));
-    while !namespace.look(is_anew) {
+    while !namespace.look(is_recreated) {
         fail(namespace, "witness-0-a").await;
-        namespace.until_is("the witness goes", |state| is_anew(state) || is_well(state)).await;
+        namespace.until_is("the witness goes", |state| is_recreated(state) || is_well(state)).await;
     }
 }
 
@@ -146,7 +146,7 @@ async fn a_lost_minimum_terminates_the_replica_once_after_the_delay(
     let breached = until_breached(&namespace, "x-0-a").await;
     lose(&fixture, &namespace, &node, &place).await;
     for name in ["x-0-a", "x-0-b"] {
-        until_made_anew(&namespace, name, &before[name]).await;
+        until_recreated(&namespace, name, &before[name]).await;
     }
     assert_went_once(&namespace, mark, &["x-0-a", "x-0-b"], (breached, DELAY));
     namespace.look(|state| {
@@ -177,7 +177,7 @@ async fn a_lost_minimum_terminates_the_replica_once_after_the_delay(
     namespace.look(|state| assert_groups_stayed(state, mark, &groups));
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
-    until_told(&namespace, "x", &story).await;
+    until_events(&namespace, "x", &story).await;
     namespace
         .until_is("the clique tells that it lost all its pods", |state| {
             let lost = |event: &Value| {
@@ -211,7 +211,7 @@ async fn a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay(
     lose(&fixture, &namespace, &node, &place).await;
     let breached = until_breached(&namespace, "x-0-g-0-b").await;
     for name in names {
-        until_made_anew(&namespace, name, &before[name]).await;
+        until_recreated(&namespace, name, &before[name]).await;
     }
     assert_went_once(&namespace, mark, &names, (breached, DELAY));
     let after = uids_of_cliques(&namespace);
@@ -223,7 +223,7 @@ async fn a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay(
     }
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
-    until_told(&namespace, "x", &story).await;
+    until_events(&namespace, "x", &story).await;
 }
 
 async fn a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing(
@@ -295,7 +295,7 @@ async fn flapping_faster_than_the_delay_terminates_nothing(fixture: Fixture, nam
     assert_eq!(uids_of_cliques(&namespace), before);
     set_health(&namespace, "x-0-a", 1, false).await;
     let breached = until_breached(&namespace, "x-0-a").await;
-    until_made_anew(&namespace, "x-0-a", &before["x-0-a"]).await;
+    until_recreated(&namespace, "x-0-a", &before["x-0-a"]).await;
     namespace.until_complete(2).await;
     assert_went_once(&namespace, mark, &["x-0-a"], (breached, FLAPPING_DELAY));
 }
@@ -329,7 +329,7 @@ async fn the_delay_follows_the_spec_and_updates_suspend_it(fixture: Fixture, nam
     assert!(refusal.contains("terminationDelay must be greater than 0"), "{refusal}");
     let stored = namespace.patch(SETS, "unset", delay(None)).await;
     assert_eq!(stored["spec"]["template"]["terminationDelay"], "4h0m0s");
-    // With OnDelete an update is over at once, and the delay goes on.
+    // With OnDelete an update ends at once, and the delay continues.
     set_image(&namespace, "unset", "new").await;
     until_witness_is_terminated(&namespace).await;
     let after = uids_of_cliques(&namespace);
@@ -338,7 +338,7 @@ async fn the_delay_follows_the_spec_and_updates_suspend_it(fixture: Fixture, nam
     }
     let changed = Clock::system().wall();
     namespace.patch(SETS, "unset", delay(Some("1s"))).await;
-    until_made_anew(&namespace, "unset-0-a", &before["unset-0-a"]).await;
+    until_recreated(&namespace, "unset-0-a", &before["unset-0-a"]).await;
     let deleted = namespace.look(|state| deleted_since(state, CLIQUES, mark));
     let gone = deleted.iter().find(|one| one["metadata"]["uid"] == before["unset-0-a"]).unwrap();
     let gone: Timestamp = text(&gone["metadata"]["deletionTimestamp"]).parse().unwrap();
@@ -364,7 +364,7 @@ async fn a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum(
     let mark = mark(&namespace);
     fail(&namespace, "x-0-g-1-b").await;
     let breached = until_breached(&namespace, "x-0-g-1-b").await;
-    until_made_anew(&namespace, "x-0-g-1-b", &before["x-0-g-1-b"]).await;
+    until_recreated(&namespace, "x-0-g-1-b", &before["x-0-g-1-b"]).await;
     namespace.until_complete(4).await;
     assert_went_once(&namespace, mark, &["x-0-g-1-b"], (breached, DELAY));
     let story = [
@@ -372,7 +372,7 @@ async fn a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum(
         "PodCliqueScalingGroupReplicaDeleteSuccessful",
         "MinAvailableRestored",
     ];
-    until_told(&namespace, "x", &story).await;
+    until_events(&namespace, "x", &story).await;
 }
 
 /// Uids of what a termination leaves alone.
@@ -410,10 +410,10 @@ async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
     let breached = until_breached(&namespace, "x-0-g-1-b").await;
     let replica = ["x-0-a", "x-0-g-0-b", "x-0-g-1-b", "x-0-g-2-b", "x-0-h-0-c"];
     for name in replica {
-        until_made_anew(&namespace, name, &before[name]).await;
+        until_recreated(&namespace, name, &before[name]).await;
     }
     assert_went_once(&namespace, mark, &replica, (breached, DELAY));
-    // It stays below its minimum, and is not terminated again for that.
+    // It stays below its minimum and is not terminated again.
     let after = uids_of_cliques(&namespace);
     until_witness_is_terminated(&namespace).await;
     let flagged = |one: &Value| {
@@ -427,9 +427,12 @@ async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
     }
     namespace.look(|state| {
         for name in ["x-0-g", "x-0-h"] {
-            let said = |one: &Value| one["metadata"]["name"] == name && flagged(one);
+            let is_flagged = |one: &Value| one["metadata"]["name"] == name && flagged(one);
             let mut since = state.history[mark..].iter();
-            assert!(since.any(|(kind, one)| *kind == GROUPS && said(one)), "{name} said so");
+            assert!(
+                since.any(|(kind, one)| *kind == GROUPS && is_flagged(one)),
+                "{name} reported it"
+            );
             assert!(!flagged(state.get(GROUPS, name).unwrap()), "until it recovered");
         }
         let mut gangs = state.history[mark..].iter().filter(|(kind, _)| *kind == GANGS);
@@ -439,12 +442,12 @@ async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
     assert_eq!(uids_of_the_rest(&namespace), rest);
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
-    until_told(&namespace, "x", &story).await;
+    until_events(&namespace, "x", &story).await;
 }
 
-// === while nobody watches ===
+// === without an operator ===
 
-/// Sets that lose their minimum later, when everything else is over.
+/// Sets that lose their minimum later, after all rows.
 pub(crate) async fn prepare_for_later(fixture: &Fixture) -> Namespace {
     let namespace = fixture.mirror.new_namespace("later").await;
     let late = impatient(set("late", &[clique("a", 1), clique("b", 1)], &[]));
@@ -469,16 +472,16 @@ pub(crate) async fn over_the_deadline(
     fail(&namespace, "healed-0-a").await;
     let breached = until_breached(&namespace, "late-0-a").await;
     let breached = breached.max(until_breached(&namespace, "healed-0-a").await);
-    // What was not told before a crash is not told after it.
-    until_told(&namespace, "late", &["MinAvailableBreached"]).await;
+    // An event that was not emitted before a crash is not emitted after it.
+    until_events(&namespace, "late", &["MinAvailableBreached"]).await;
     operator.crash().await;
     set_health(&namespace, "healed-0-a", 1, true).await;
     until_after(breached, DELAY).await;
-    assert_eq!(uids_of_cliques(&namespace), before, "nobody is there to do it");
+    assert_eq!(uids_of_cliques(&namespace), before, "no operator runs");
     let operator = cluster.operator(Setup { install_crds: false, ..setup }).await;
     let ready = operator.env.clock.wall();
     for name in ["late-0-a", "late-0-b"] {
-        until_made_anew(&namespace, name, &before[name]).await;
+        until_recreated(&namespace, name, &before[name]).await;
     }
     namespace.until_complete(3).await;
     cluster.until_caught_up(&fixture.mirror).await;
@@ -491,6 +494,6 @@ pub(crate) async fn over_the_deadline(
     }
     let story =
         ["MinAvailableBreached", "PodCliqueSetReplicaDeleteSuccessful", "MinAvailableRestored"];
-    until_told(&namespace, "late", &story).await;
+    until_events(&namespace, "late", &story).await;
     operator
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    assert_groups_stayed, assert_not_judged_meanwhile, deleted_since, fail, fewest_ready, is_ready,
-    mark, placed, pods_since, scheduler_groups, set_health, set_image, uid_of, uids_of_cliques,
-    until_breached, until_told, until_updated,
+    assert_groups_stayed, assert_no_breach_during_update, deleted_since, fail, fewest_ready,
+    is_ready, mark, placed, pods_since, scheduler_groups, set_health, set_image, uid_of,
+    uids_of_cliques, until_breached, until_events, until_updated,
 };
 use grove_testbed::fixture::{Fixture, scale};
 use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SETS};
@@ -77,14 +77,14 @@ async fn replicas_are_updated_one_by_one_and_never_below_the_floor(
         }
         assert_each_is_replaced_before_the_next_goes(&pods_since(state, mark));
         assert_oldest_first(&deleted);
-        assert_not_judged_meanwhile(state, CLIQUES, mark);
+        assert_no_breach_during_update(state, CLIQUES, mark);
         assert_groups_stayed(state, mark, &groups);
     });
     assert_eq!(uids_of_cliques(&namespace), cliques, "cliques stay");
     assert_eq!(scheduler_groups(&namespace), groups, "and so do gangs");
 }
 
-/// When an old pod of a clique goes, as many new ones are ready as went before it.
+/// When an old pod of a clique is deleted, as many new ones are ready as were deleted before it.
 fn assert_each_is_replaced_before_the_next_goes(versions: &[Arc<Value>]) {
     let mut gone = BTreeMap::<String, BTreeSet<String>>::new();
     let mut renewed = BTreeMap::<String, BTreeSet<String>>::new();
@@ -177,7 +177,7 @@ async fn a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_tem
     set_image(&namespace, "x", "new").await;
     until_updated(&namespace, "x", "new", 7).await;
     namespace.look(|state| {
-        // The one that is of no use goes at once, together with the first that is.
+        // The useless one is deleted at once, together with the first useful one.
         let mut order = group_replicas_gone(state, first);
         order[..4].sort_unstable();
         assert_eq!(order, ["0", "0", "2", "2", "1", "1"], "each as a whole");
@@ -188,7 +188,7 @@ async fn a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_tem
             |pod: &Value| !pod["metadata"]["labels"]["grove.io/podcliquescalinggroup"].is_null();
         let fewest = fewest_ready(state, first, of_group);
         assert!(fewest >= 2, "a replica serves at any time: {fewest}");
-        assert_not_judged_meanwhile(state, GROUPS, first);
+        assert_no_breach_during_update(state, GROUPS, first);
     });
 
     let second = mark(&namespace);
@@ -453,5 +453,5 @@ async fn an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone(
     let cliques: Vec<&str> =
         deleted.iter().map(|pod| text(&pod["metadata"]["labels"]["grove.io/podclique"])).collect();
     assert_eq!(cliques, ["x-0-b", "x-1-b"], "the others have their template already");
-    until_told(&namespace, "x", &["UpdateStarted", "ReplicaUpdateStarted", "UpdateEnded"]).await;
+    until_events(&namespace, "x", &["UpdateStarted", "ReplicaUpdateStarted", "UpdateEnded"]).await;
 }

@@ -48,7 +48,7 @@ async fn a_gang_is_placed_whole_and_scaled_gangs_apart(fixture: Fixture, namespa
     assert_eq!(placed, 2, "the third is optional");
 
     room.resize(&namespace, 8).await;
-    // Minima take seven of the places; the last one goes to whichever optional pod is tried first.
+    // Minima take seven of the places; the scheduler gives the last one to any surplus pod.
     until_bound(&namespace, &[(scaled[0], 1)]).await;
     namespace
         .until_is("the minima and one optional worker are placed", |state| {

@@ -78,7 +78,7 @@ async fn until_bound(namespace: &Namespace, expected: &[(&str, usize)]) {
         .await;
 }
 
-/// The groups that the scheduler is told about a gang of two cliques: `x-0-a` and `x-0-b`.
+/// The groups of the scheduler for a gang of two cliques: `x-0-a` and `x-0-b`.
 fn groups_of(namespace: &Namespace) -> Vec<String> {
     let has_tree = namespace.look(|state| state.get(KUBE_GROUPS, "x-0-a").is_some());
     let names: &[&str] = if has_tree { &["x-0-a", "x-0-b"] } else { &["x-0"] };

@@ -1,4 +1,4 @@
-//! Autoscalers: made, changed and removed with the template, and obeyed.
+//! Autoscalers: created, changed and deleted with the template, and followed.
 
 use serde_json::{Value, json};
 

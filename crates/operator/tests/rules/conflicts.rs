@@ -26,8 +26,8 @@ rules! {
     the_second_of_two_sets_with_one_member_name_waits_for_the_first,
 }
 
-/// Waits until a set tells that an object is in its way.
-async fn until_told(namespace: &Namespace, set: &str, name: &str) {
+/// Waits until a set reports an object of another owner.
+async fn until_conflict_is_reported(namespace: &Namespace, set: &str, name: &str) {
     let what = format!("PodCliqueSet {set} tells about {name}");
     namespace
         .until_is(&what, |state| {
@@ -41,13 +41,13 @@ async fn until_told(namespace: &Namespace, set: &str, name: &str) {
         .await;
 }
 
-/// An object of somebody else is in the way of a set.
+/// An object of another owner has a name that a set needs.
 async fn in_the_way(fixture: &Fixture, namespace: &Namespace, kind: Kind, object: Value) {
     let foreign = namespace.create(kind, &object).await;
     let name = text(&foreign["metadata"]["name"]).to_owned();
     namespace.create(SETS, &small("x")).await;
 
-    until_told(namespace, "x", &name).await;
+    until_conflict_is_reported(namespace, "x", &name).await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     let after = namespace.object(kind, &name);
     for field in ["uid", "labels", "ownerReferences"] {
@@ -118,7 +118,7 @@ async fn a_role_of_another_owner_without_pods_is_reported_and_all_else_created(
     let foreign = namespace.create(ROLES, &object).await;
     namespace.create(SETS, &in_order("x")).await;
 
-    until_told(&namespace, "x", "grove.io:pcs:x").await;
+    until_conflict_is_reported(&namespace, "x", "grove.io:pcs:x").await;
     namespace.until_field(SETS, "x", "/status/availableReplicas", json!(1)).await;
     let is_there = |kind: Kind| !namespace.look(|state| state.of(kind).is_empty());
     assert!([BINDINGS, REVISIONS, SECRETS].into_iter().all(is_there));
@@ -170,7 +170,7 @@ async fn cliques_that_start_after_others_wait_for_the_token(
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     namespace.create(SECRETS, &object).await;
     namespace.create(SETS, &in_order("x")).await;
-    until_told(&namespace, "x", "ERR_SECRET_CONFLICT").await;
+    until_conflict_is_reported(&namespace, "x", "ERR_SECRET_CONFLICT").await;
     namespace.until_is("the first clique is there", |state| !state.of(CLIQUES).is_empty()).await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.names(CLIQUES), ["x-0-a"]);
@@ -236,7 +236,7 @@ async fn the_second_of_two_sets_with_one_child_name_waits_for_the_first(
     let first = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
     namespace.create(SETS, &set("a", &[clique("0-w", 1)], &[])).await;
 
-    until_told(&namespace, "a", "a-0-0-w").await;
+    until_conflict_is_reported(&namespace, "a", "a-0-0-w").await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     let after = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
     assert_eq!(after["resourceVersion"], first["resourceVersion"]);
@@ -266,7 +266,7 @@ async fn the_second_of_two_sets_with_one_member_name_waits_for_the_first(
     namespace.create(SETS, &set("a", &[clique("w", 1)], &[group("0-g", &["w"], 1, 1)])).await;
 
     // Both groups are called `a-0-0-g`, so the second set does not even get that.
-    until_told(&namespace, "a", "a-0-0-g").await;
+    until_conflict_is_reported(&namespace, "a", "a-0-0-g").await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(namespace.object(CLIQUES, name)["metadata"]["uid"], first);
     namespace.delete(SETS, "a-0").await;

@@ -120,7 +120,7 @@ async fn a_recreated_set_waits_for_its_former_objects_and_adopts_none(
     namespace.delete(SETS, "x").await;
     namespace.until_gone(SETS, "x").await;
     namespace.create(SETS, &small("x")).await;
-    // Everything that is not in anybody's way is made at once.
+    // Objects without a conflict are created at once.
     namespace.until_field(CLIQUES, "x-0-decode-1-worker", "/status/replicas", json!(1)).await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     assert_eq!(uid("x-0-router"), first, "nothing takes the place of what is not gone");

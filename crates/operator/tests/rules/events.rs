@@ -1,4 +1,4 @@
-//! What is told with events.
+//! Events.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn find(state: &State, (reason, kind, name): About) -> Option<&Value> {
 }
 
 /// Waits for events of a controller.
-async fn until_told(namespace: &Namespace, controller: &str, about: &[About]) {
+async fn until_events(namespace: &Namespace, controller: &str, about: &[About]) {
     for one in about {
         let what = format!("{one:?} is told");
         let event = namespace.until(&what, |state| find(state, *one).cloned()).await;
@@ -46,19 +46,21 @@ async fn creations_and_deletions_are_reported_as_events(fixture: Fixture, namesp
         ("PodCliqueScalingGroupCreateSuccessful", "PodCliqueSet", "x"),
         ("PodGangCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
     ];
-    until_told(&namespace, OF_SETS, &made).await;
+    until_events(&namespace, OF_SETS, &made).await;
     let members: [About; 1] =
         [("PodCliqueCreateSuccessful", "PodCliqueScalingGroup", "x-1-decode")];
-    until_told(&namespace, OF_GROUPS, &members).await;
-    // The first pods of a new clique are not told, later ones are.
+    until_events(&namespace, OF_GROUPS, &members).await;
+    // The first pods of a new clique have no events, later ones do.
     scale(&namespace, CLIQUES, "x-0-router", 2).await;
     namespace.until_complete(11).await;
-    until_told(&namespace, OF_CLIQUES, &[("PodCreateSuccessful", "PodClique", "x-0-router")]).await;
+    until_events(&namespace, OF_CLIQUES, &[("PodCreateSuccessful", "PodClique", "x-0-router")])
+        .await;
     scale(&namespace, CLIQUES, "x-0-router", 1).await;
-    until_told(&namespace, OF_CLIQUES, &[("PodDeleteSuccessful", "PodClique", "x-0-router")]).await;
+    until_events(&namespace, OF_CLIQUES, &[("PodDeleteSuccessful", "PodClique", "x-0-router")])
+        .await;
     scale(&namespace, GROUPS, "x-0-decode", 1).await;
     let replica: About = ("PodCliqueScalingGroupReplicaDeleteSuccessful", "PodCliqueSet", "x");
-    until_told(&namespace, OF_GROUPS, &[replica]).await;
+    until_events(&namespace, OF_GROUPS, &[replica]).await;
     let message = namespace.look(|state| find(state, replica).unwrap()["message"].clone());
     let expected = "Deleted PodCliqueScalingGroup x-0-decode replicaIndex: 1 (not among the wanted members of its \
          scaling group)";
@@ -69,7 +71,7 @@ async fn creations_and_deletions_are_reported_as_events(fixture: Fixture, namesp
         ("PodCliqueScalingGroupDeleteSuccessful", "PodCliqueSet", "x"),
         ("PodGangDeleteSuccessful", "PodCliqueSet", "x"),
     ];
-    until_told(&namespace, OF_SETS, &removed).await;
+    until_events(&namespace, OF_SETS, &removed).await;
 }
 
 async fn the_loss_of_all_pods_is_reported(fixture: Fixture, namespace: Namespace) {

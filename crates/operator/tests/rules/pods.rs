@@ -133,7 +133,7 @@ async fn add_gates(namespace: &Namespace, client: &kube::Client) {
     send(client, Method::POST, &path, &policy).await.unwrap();
     let path = format!("{api}/mutatingadmissionpolicybindings");
     send(client, Method::POST, &path, &binding).await.unwrap();
-    // A policy works some time after it is stored: pods tell when.
+    // A policy works some time after it is stored: created pods show when.
     let probe = json!({
         "metadata": { "generateName": "probe-" },
         "spec": {
@@ -195,7 +195,7 @@ async fn indices_are_the_lowest_free_ones(fixture: Fixture, namespace: Namespace
 
     let held = hold_terminating(&namespace, &pod(&namespace, "x-0-a", 1)).await;
     let all = |count: usize| (0..count).map(|index| format!("x-0-a-{index}")).collect::<Vec<_>>();
-    // Nobody waits for the one that goes.
+    // No pod waits for the terminating one.
     namespace.until_is("the index is taken again", |state| hosts(state, "x-0-a") == all(3)).await;
     scale(&namespace, CLIQUES, "x-0-a", 5).await;
     namespace.until_is("more indices", |state| hosts(state, "x-0-a") == all(5)).await;

@@ -81,7 +81,7 @@ async fn the_change_cause_is_kept_with_its_template(fixture: Fixture, namespace:
 
     namespace.patch(SETS, "x", image("busybox:2")).await;
     until_reasons(&namespace, &["first try", "first try"]).await;
-    // As users do who change the image first and say why afterwards.
+    // As users do who change the image first and add the cause afterwards.
     namespace.patch(SETS, "x", because("newer")).await;
     until_reasons(&namespace, &["first try", "newer"]).await;
 }

@@ -133,7 +133,7 @@ async fn scale_in_removes_not_ready_pods_first(fixture: Fixture, namespace: Name
     let running = namespace.look(|state| names(state, &ready));
     assert_eq!(running.len(), 2);
 
-    // The one without a node goes first, then the one that is not ready.
+    // The pod without a node is deleted first, then the one that is not ready.
     scale(&namespace, CLIQUES, "x-0-a", 2).await;
     namespace.until_is("the pending one goes", |state| names(state, &|_| true) == running).await;
     let sick = running.first().unwrap();
@@ -153,7 +153,7 @@ async fn scale_in_keeps_healthy_pods_while_others_terminate(
     fixture.deploy(&namespace, &set("x", &[clique_with_min("a", 4, 1)], &[]), 4).await;
     let staying = |state: &State| state.pods_of("x-0-a").len();
 
-    // One of five is going already and takes its time.
+    // One of five is terminating already, slowly.
     let held = hold_terminating(&namespace, &pod(&namespace, "x-0-a", 3)).await;
     namespace.until_is("it is replaced", |state| staying(state) == 4).await;
     scale(&namespace, CLIQUES, "x-0-a", 3).await;

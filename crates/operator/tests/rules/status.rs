@@ -1,4 +1,4 @@
-//! What sets, groups, cliques and services tell.
+//! The status of sets, groups and cliques, and services.
 
 use serde_json::{Value, json};
 

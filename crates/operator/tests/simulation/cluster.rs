@@ -250,7 +250,7 @@ impl SimulatedCluster {
         });
     }
 
-    /// Waits until everything is as the set says; panics with what is not.
+    /// Waits until the sets have converged; panics with the first difference.
     pub async fn until_settled(&mut self, seconds: u64) {
         let mut reason = String::new();
         let mut version = u64::MAX;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cluster::SimulatedCluster;
-use super::{clique, deleted, set, settled, small, story, told, uids};
+use super::{clique, deleted, event_reasons, set, settled, small, story, uids};
 use grove_testbed::invariants::{is_ready, label};
 
 fn status(cluster: &SimulatedCluster, plural: &str, name: &str) -> Value {
@@ -47,7 +47,7 @@ fn refused_pods_are_tried_again_with_growing_delays_and_reported_on_the_set() {
             (&ready["status"], &ready["reason"]),
             (&json!("False"), &json!("ReconcileError"))
         );
-        assert_eq!(told(&cluster, &["ReconcileError"]), ["ReconcileError"]);
+        assert_eq!(event_reasons(&cluster, &["ReconcileError"]), ["ReconcileError"]);
 
         // Another template is tried at once.
         cluster.set_image(Some(0), "good");
@@ -108,7 +108,7 @@ fn create_template(cluster: &SimulatedCluster) {
 }
 
 #[test]
-fn a_gang_that_lacks_a_claim_releases_nobody_and_its_cliques_report() {
+fn a_gang_that_lacks_a_claim_releases_no_pod_and_its_cliques_report() {
     story(async {
         let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.create(set(1, &[sharing(), clique("b", 1, 1)], &[]));
@@ -174,7 +174,7 @@ fn an_idle_cluster_reports_within_moments() {
             assert_eq!(gang["status"]["phase"], "Running", "{}", gang["metadata"]["name"]);
         }
 
-        // A counter that nobody waits for: one pod of two, above the minimum of one.
+        // A counter without a deadline: one pod of two, above the minimum of one.
         let pods = cluster.api.all("pods");
         let pod = pods.iter().find(|pod| label(pod, "grove.io/podclique") == "x-0-a").unwrap();
         cluster.set_ready(pod["metadata"]["name"].as_str().unwrap(), false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cluster::SimulatedCluster;
-use super::{clique, deleted, group, set, small, story, told, uids};
+use super::{clique, deleted, event_reasons, group, set, small, story, uids};
 use grove_testbed::invariants::{is_ready, label};
 
 /// The termination delay of all sets here, in seconds.
@@ -123,7 +123,7 @@ async fn up_and_lost(shape: Shape, up_for: u32, restart: Restart, skew: i64) {
     let second = uids(&cluster);
     assert!(first.is_disjoint(&second), "{what}: {}", cluster.summary());
     let events = ["MinAvailableBreached", TERMINATED];
-    assert_eq!(told(&cluster, &events), events, "{what}");
+    assert_eq!(event_reasons(&cluster, &events), events, "{what}");
     cluster.run(6 * DELAY).await;
     assert_eq!(uids(&cluster), second, "{what}: what cannot be scheduled has lost nothing");
     cluster.nodes[0] = 100;
@@ -294,7 +294,7 @@ fn a_termination_goes_on_when_its_groups_report_something_else_meanwhile() {
 }
 
 #[test]
-fn objects_without_the_record_are_judged_by_their_other_conditions() {
+fn objects_without_the_record_are_classified_by_their_other_conditions() {
     let forget = |cluster: &SimulatedCluster| {
         for (plural, name) in [("podcliques", "x-0-g-0-a"), ("podcliquescalinggroups", "x-0-g")] {
             cluster.api.edit(plural, name, |one| {

@@ -4,7 +4,7 @@ use super::*;
 use crate::testkit::{MINIMAL, SetObjects, after};
 
 fn reported(set: &SetObjects) -> (bool, String) {
-    let Judgement { line, complete } = judge(&set.objects());
+    let Report { line, complete } = report(&set.objects());
     (complete, line)
 }
 
