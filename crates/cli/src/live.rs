@@ -7,14 +7,14 @@ use anyhow::bail;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
 use grove_runtime::cache::Caches;
 use grove_runtime::clock::Clock;
+use grove_runtime::object::Object;
 use grove_runtime::process::{Env, Process};
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::{Store, Trouble};
-use grove_runtime::view::{Meta, View};
+use grove_runtime::view::View;
 use grove_runtime::watch::Selection;
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
@@ -23,26 +23,6 @@ use crate::cluster::Cluster;
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Changes come in bursts; this long after the first of them, all are shown together.
 const BURST_DELAY: Duration = Duration::from_millis(200);
-
-/// An object with its metadata in the form that caches need.
-#[derive(Debug)]
-struct Kept<K> {
-    meta: Meta,
-    object: K,
-}
-
-impl<'de, K: DeserializeOwned + kube::Resource> Deserialize<'de> for Kept<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = K::deserialize(deserializer)?;
-        Ok(Self { meta: Meta::from(object.meta()), object })
-    }
-}
-
-impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Kept<K> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
 
 /// Which objects of a set a command reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +36,11 @@ pub(crate) enum Scope {
 /// The set and its parts.
 pub(crate) struct Live {
     key: ObjectKey,
-    sets: Store<Kept<PodCliqueSet>>,
-    groups: Store<Kept<PodCliqueScalingGroup>>,
-    cliques: Store<Kept<PodClique>>,
-    gangs: Option<Store<Kept<PodGang>>>,
-    pods: Option<Store<Kept<Pod>>>,
+    sets: Store<Object<PodCliqueSet>>,
+    groups: Store<Object<PodCliqueScalingGroup>>,
+    cliques: Store<Object<PodClique>>,
+    gangs: Option<Store<Object<PodGang>>>,
+    pods: Option<Store<Object<Pod>>>,
     changed: Arc<Notify>,
     clock: Clock,
     /// The watches end with it.
@@ -154,9 +134,9 @@ fn parts<K>(
     namespace: &str,
     set: &str,
     changed: &Arc<Notify>,
-) -> Store<Kept<K>>
+) -> Store<Object<K>>
 where
-    K: kube::Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static,
     K::Scope: 'static,
 {
     let selection = Selection::all(Resource::of::<K>()).namespace(namespace);
@@ -183,18 +163,18 @@ async fn first_list<T: View>(store: &Store<T>) -> anyhow::Result<()> {
 
 /// A set and its parts at one moment.
 pub(crate) struct Snapshot {
-    set: Arc<Kept<PodCliqueSet>>,
-    groups: Vec<Arc<Kept<PodCliqueScalingGroup>>>,
-    cliques: Vec<Arc<Kept<PodClique>>>,
-    gangs: Vec<Arc<Kept<PodGang>>>,
-    pods: Vec<Arc<Kept<Pod>>>,
+    set: Arc<Object<PodCliqueSet>>,
+    groups: Vec<Arc<Object<PodCliqueScalingGroup>>>,
+    cliques: Vec<Arc<Object<PodClique>>>,
+    gangs: Vec<Arc<Object<PodGang>>>,
+    pods: Vec<Arc<Object<Pod>>>,
 }
 
 impl Snapshot {
     /// The objects themselves.
     pub(crate) fn objects(&self) -> Objects<'_> {
-        fn plain<K>(kept: &[Arc<Kept<K>>]) -> Vec<&K> {
-            kept.iter().map(|one| &one.object).collect()
+        fn plain<K>(cached: &[Arc<Object<K>>]) -> Vec<&K> {
+            cached.iter().map(|one| &one.object).collect()
         }
         Objects {
             set: &self.set.object,
