@@ -312,9 +312,10 @@ impl Stores {
     }
 
     /// Until when a recreated gang waits for its former pods, those of former cliques included.
-    pub(crate) fn restarts_after(&self, gang: &ObjectKey) -> Option<Timestamp> {
-        let pods = self.pods.by(self.pods_by_gang?, &gang.to_string());
-        gang::restarts_after(pods.iter().map(|pod| (&pod.observed, pod.meta().gone_by)))
+    pub(crate) fn restarts_after(&self, gang: &Object<PodGang>) -> Option<Timestamp> {
+        let pods = self.pods.by(self.pods_by_gang?, &gang.meta.key.to_string());
+        let pods = pods.iter().map(|pod| (&pod.observed, pod.meta().gone_by));
+        gang::restarts_after(&gang.object.spec, pods)
     }
 
     /// The members of a gang whose pods are not all created, or not all released.

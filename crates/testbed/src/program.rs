@@ -23,14 +23,14 @@ pub struct Program {
 impl Program {
     /// Starts a program and reads its standard error.
     pub fn reading_stderr(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(command.stderr(Stdio::piped()));
         let stderr = child.stderr.take().unwrap();
         Self::reading(child, stderr)
     }
 
     /// Starts a program and reads its standard output.
     pub fn reading_stdout(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(command.stdout(Stdio::piped()));
         let stdout = child.stdout.take().unwrap();
         Self::reading(child, stdout)
     }
@@ -85,6 +85,11 @@ impl Program {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    let program = command.get_program().to_owned();
+    command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", program.display()))
 }
 
 impl Drop for Program {

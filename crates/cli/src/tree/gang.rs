@@ -186,7 +186,7 @@ impl<'a> Progress<'a> {
     fn former(&self) -> Vec<&'a str> {
         let gone_by = |pod: &LivePod<'_>| Some(pod.pod.metadata.deletion_timestamp.as_ref()?.0);
         let pods = self.pods.iter().map(|pod| (&pod.observed, gone_by(pod)));
-        if restarts_after(pods).is_none() {
+        if restarts_after(&self.gang.spec, pods).is_none() {
             return Vec::new();
         }
         let former = self.pods.iter().filter(|pod| pod.observed.deleting);

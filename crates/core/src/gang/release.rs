@@ -65,10 +65,14 @@ impl GangPods {
 /// Until when the pods of a recreated gang stay gated, given all its pods and when the terminating ones should
 /// be gone. A scheduler that counts pods still counts terminating ones, and would place the first new ones
 /// beside them, one by one. As long as a pod stays on its node, only parts of the gang are replaced, and no
-/// pod has to wait.
+/// pod has to wait; nor has that of a gang that needs only one, which cannot be placed in part.
 pub fn restarts_after<'a>(
+    gang: &PodGangSpec,
     pods: impl IntoIterator<Item = (&'a ObservedPod, Option<Timestamp>)>,
 ) -> Option<Timestamp> {
+    if gang.pod_groups.iter().map(|group| group.min_replicas).sum::<i32>() <= 1 {
+        return None;
+    }
     let mut last = None;
     for (pod, gone_by) in pods {
         if pod.on_node && !pod.deleting && pod.is_active() {

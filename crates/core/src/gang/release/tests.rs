@@ -1,4 +1,5 @@
 use grove_api::PodGang;
+use grove_api::pod_gang::{PodGangSpec, PodGroup};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -61,9 +62,14 @@ fn a_recreated_gang_waits_for_the_last_of_its_former_pods() {
         ("one has done its work", vec![(&going, Some(7)), (&ended, None)], Some(7)),
         ("all are gone", vec![(&new, None), (&new, None)], None),
     ];
+    let needing = |pods: i32| {
+        let group = PodGroup { min_replicas: pods, ..PodGroup::default() };
+        PodGangSpec { pod_groups: vec![group], ..PodGangSpec::default() }
+    };
     for (what, pods, until) in cases {
-        let pods = pods.into_iter().map(|(pod, gone_by)| (pod, gone_by.map(at)));
-        assert_eq!(restarts_after(pods), until.map(at), "{what}");
+        let pods = || pods.iter().map(|(pod, gone_by)| (*pod, gone_by.map(at)));
+        assert_eq!(restarts_after(&needing(2), pods()), until.map(at), "{what}");
+        assert_eq!(restarts_after(&needing(1), pods()), None, "{what}, and it needs one pod");
     }
 }
 

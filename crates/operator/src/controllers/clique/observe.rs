@@ -139,16 +139,13 @@ fn counted(
     gang: &Object<PodGang>,
 ) -> Option<Counted> {
     let rules = backends.pod_rules(&gang.object, &stores.scheduler_objects)?;
-    let members = &gang.object.spec.pod_groups;
-    let member = members.iter().find(|member| member.name == clique);
-    let needed: i32 = members.iter().map(|member| member.min_replicas).sum();
-    // The scheduler cannot place a part of a single pod.
-    let former_pods = (needed > 1).then(|| stores.restarts_after(&gang.meta.key)).flatten();
+    let mut members = gang.object.spec.pod_groups.iter();
+    let member = members.find(|member| member.name == clique);
     Some(Counted {
         rules,
         pods: stores.gang_pods(gang),
         minimum: member.and_then(|member| u32::try_from(member.min_replicas).ok()),
-        former_pods,
+        former_pods: stores.restarts_after(gang),
     })
 }
 
