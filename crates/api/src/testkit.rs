@@ -4,6 +4,7 @@
 //! covered without anybody having to think of it.
 
 pub mod foreign_crds;
+pub mod sets;
 
 use serde_json::{Map, Value, json};
 

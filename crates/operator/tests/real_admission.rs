@@ -18,7 +18,7 @@ use grove_testbed::kinds::{
 };
 use grove_testbed::mirror::{Mirror, Namespace, send, text};
 use grove_testbed::operator::{OPERATOR, Setup};
-use grove_testbed::sets;
+use grove_testbed::sets::{self, Manifest as _};
 use grove_testbed::table::select;
 use http::Method;
 use serde_json::{Value, json};
@@ -373,9 +373,8 @@ async fn a_set_that_waits_needs_the_image_of_the_container_that_waits() {
     let operator = cluster.operator(Setup { init_image: None, ..Setup::default() }).await;
     let mirror = cluster.mirror().await;
     let namespace = mirror.namespace("default");
-    let mut set = sets::set("x", &[sets::clique("a", 1), sets::clique("b", 1)], &[]);
-    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
-    namespace.create(SETS, &set).await;
+    let cliques = [sets::clique("a", 1), sets::clique("b", 1)];
+    namespace.create(SETS, &sets::set("x", &cliques, &[]).start_order("InOrder")).await;
 
     let reported = async |kind: Kind, name: &str| {
         let error = namespace

@@ -18,7 +18,7 @@ use grove_testbed::kinds::{
 };
 use grove_testbed::mirror::{Namespace, State, condition, name_of, send, text};
 use grove_testbed::operator::{OPERATOR, RBAC, Setup};
-use grove_testbed::sets::{self, with_replicas};
+use grove_testbed::sets::{self, Manifest as _};
 use http::Method;
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
@@ -501,7 +501,7 @@ async fn driver_is_done_and_it_is_back(domains: &Namespace, uid: &Value) {
 async fn the_kind_may_vanish_and_return(cluster: &TestCluster, namespace: &Namespace) {
     let crd = "computedomains.resource.nvidia.com";
     cluster.control_plane.kubectl(&["delete", "crd", crd]).unwrap();
-    namespace.create(SETS, &with_replicas(with_domains(), 1)).await;
+    namespace.create(SETS, &with_domains().replicas(1)).await;
     let not_served = "the API server does not serve computedomains of resource.nvidia.com/v1beta1";
     until_condition(namespace, "ComputeDomainsReady", ["False", "ApiNotServed"], not_served).await;
     until_reported(namespace, SETS, "x", not_served).await;

@@ -16,7 +16,7 @@ use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SETS};
 use grove_testbed::mirror::{Mirror, Namespace, State, text};
 use grove_testbed::normalized::Normalized;
 use grove_testbed::operator::{OPERATOR, Operator, Setup};
-use grove_testbed::sets;
+use grove_testbed::sets::{self, Manifest as _};
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
 
@@ -47,10 +47,9 @@ const PHASES: [Phase; 5] = [
 
 /// Five replicas of everything there is, with start order and an autoscaler.
 fn set() -> Value {
-    let mut set = sets::with_replicas(sets::small("demo"), 5);
-    let template = &mut set["spec"]["template"];
-    template["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
-    template["cliques"][0]["spec"]["autoScalingConfig"] = json!({ "maxReplicas": 5 });
+    let mut set = sets::small("demo").replicas(5).start_order("InOrder");
+    set["spec"]["template"]["cliques"][0]["spec"]["autoScalingConfig"] =
+        json!({ "maxReplicas": 5 });
     set
 }
 

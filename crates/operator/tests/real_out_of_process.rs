@@ -15,7 +15,7 @@ use grove_testbed::mirror::{Mirror, Namespace, condition, send, text};
 use grove_testbed::operator::{OPERATOR, Setup};
 use grove_testbed::program::Signal;
 use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
-use grove_testbed::sets;
+use grove_testbed::sets::{self, Manifest as _};
 use http::Method;
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
@@ -48,11 +48,7 @@ fn setup(configuration: &str) -> Setup<'_> {
 
 /// The small set, for a scheduler.
 fn set_for(scheduler: &str) -> Value {
-    let mut set = sets::small("x");
-    for clique in set["spec"]["template"]["cliques"].as_array_mut().unwrap() {
-        clique["spec"]["podSpec"]["schedulerName"] = json!(scheduler);
-    }
-    set
+    sets::small("x").scheduler(scheduler)
 }
 
 async fn until_backend(namespace: &Namespace, status: &str, says: &[&str]) {
@@ -256,7 +252,7 @@ async fn a_stuck_program_delays_no_other_set() {
     let namespace = mirror.new_namespace("stuck").await;
     let crews = cluster.mirror_of(&[CREWS]).await.namespace("stuck");
     // More gangs and cliques than there are workers.
-    namespace.create(SETS, &sets::with_replicas(set_for(SCHEDULER), 6)).await;
+    namespace.create(SETS, &set_for(SCHEDULER).replicas(6)).await;
     crews.until_is("every gang has its crew", |state| state.of(CREWS).len() == 12).await;
     namespace.until_is("all pods are there", |state| state.of(PODS).len() == 30).await;
 

@@ -13,7 +13,7 @@ use grove_testbed::cluster::TestCluster;
 use grove_testbed::kinds::{EVENTS, GANGS, KAI_GROUPS, PODS, SETS, VOLCANO_GROUPS};
 use grove_testbed::mirror::{Namespace, condition, send, text};
 use grove_testbed::operator::{OPERATOR, Setup};
-use grove_testbed::sets;
+use grove_testbed::sets::{self, Manifest as _};
 use http::Method;
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
@@ -37,11 +37,8 @@ fn cluster() -> TestCluster {
 
 /// The small set, for a scheduler.
 fn set_for(scheduler: &str, labels: Value) -> Value {
-    let mut set = sets::small("x");
+    let mut set = sets::small("x").scheduler(scheduler);
     set["metadata"]["labels"] = labels;
-    for clique in set["spec"]["template"]["cliques"].as_array_mut().unwrap() {
-        clique["spec"]["podSpec"]["schedulerName"] = json!(scheduler);
-    }
     set
 }
 

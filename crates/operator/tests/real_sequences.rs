@@ -20,7 +20,7 @@ use grove_testbed::invariants::{delete_is_justified, is_ready, not_converged};
 use grove_testbed::kinds::{CLIQUES, EVENTS, GROUPS, Kind, PODS, SETS};
 use grove_testbed::mirror::{Mirror, Namespace, State, condition, name_of, send, text};
 use grove_testbed::operator::{OPERATOR, Operator, Setup};
-use grove_testbed::sets;
+use grove_testbed::sets::{self, Manifest as _};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -261,8 +261,7 @@ async fn kill(operator: Operator, rng: &Rng) -> Vec<String> {
 
 async fn deploy(mirror: &Mirror, seed: u64) -> Namespace {
     let namespace = mirror.new_namespace(&format!("seed-{seed}")).await;
-    let mut set = sets::with_replicas(sets::small("x"), 2);
-    set["spec"]["template"]["terminationDelay"] = json!("2s");
+    let set = sets::small("x").replicas(2).termination_delay("2s");
     namespace.create(SETS, &set).await;
     namespace
 }

@@ -26,31 +26,19 @@ use std::collections::BTreeSet;
 
 use cluster::{BROKEN, SimulatedCluster, node_of};
 use grove_testbed::invariants::{is_ready, label};
+use grove_testbed::sets::{self, Manifest as _, group};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 fn clique(name: &str, replicas: i32, minimum: i32) -> Value {
-    json!({ "name": name, "spec": {
-        "roleName": name, "replicas": replicas, "minAvailable": minimum,
-        "podSpec": { "containers": [{ "name": "c", "image": "a" }] },
-    }})
+    sets::clique(name, replicas).min_available(minimum).image("a")
 }
 
 /// A set `x`, as admission would have it.
 fn set(replicas: i32, cliques: &[Value], groups: &[Value]) -> Value {
-    json!({
-        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
-        "metadata": { "name": "x" },
-        "spec": { "replicas": replicas, "template": {
-            "cliques": cliques, "podCliqueScalingGroups": groups,
-            "cliqueStartupType": "CliqueStartupTypeAnyOrder", "terminationDelay": "10s",
-        }},
-    })
-}
-
-fn group(name: &str, cliques: &[&str], replicas: i32, minimum: i32) -> Value {
-    json!({ "name": name, "cliqueNames": cliques, "replicas": replicas, "minAvailable": minimum })
+    let set = sets::set("x", cliques, groups).replicas(replicas);
+    set.start_order("AnyOrder").termination_delay("10s")
 }
 
 /// Two pods alone, and a group of two cliques that runs twice, half of it in the base gang.
@@ -462,9 +450,7 @@ fn an_update_can_be_paused_and_scaled_and_its_set_deleted() {
 #[test]
 fn on_delete_changes_what_users_delete() {
     story(async {
-        let mut one = small(1);
-        one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
-        let mut cluster = settled(&[100], one).await;
+        let mut cluster = settled(&[100], small(1).update_strategy("OnDelete")).await;
         cluster.set_image(None, "b");
         cluster.run(30).await;
         assert_eq!(deleted(&cluster), [""; 0]);
@@ -534,9 +520,7 @@ fn an_update_continues_wherever_the_operator_was_killed() {
 fn what_another_implementation_left_up_to_date_is_taken_over_without_touching_pods() {
     for strategy in ["RollingRecreate", "OnDelete"] {
         story(async move {
-            let mut one = small(2);
-            one["spec"]["updateStrategy"] = json!({ "type": strategy });
-            let mut cluster = settled(&[100], one).await;
+            let mut cluster = settled(&[100], small(2).update_strategy(strategy)).await;
             cluster.kill();
             cluster.tick().await;
             // Hashes of another length, as that implementation computes them.

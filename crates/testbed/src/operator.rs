@@ -15,7 +15,7 @@ use crate::kinds::{CLIQUES, SETS};
 use crate::mirror::{Mirror, Namespace, State};
 use crate::process::RunningProcess;
 use crate::requests::{Requests, Sent};
-use crate::sets;
+use crate::sets::{self, Manifest as _};
 
 /// The role of the operator.
 pub const RBAC: &str = include_str!("../../../deploy/operator/rbac.yaml");
@@ -140,7 +140,7 @@ impl TestCluster {
     pub async fn until_caught_up(&self, mirror: &Mirror) {
         let number = PROBES.fetch_add(1, Ordering::Relaxed);
         let namespace = mirror.new_namespace(&format!("{PROBE}{number}")).await;
-        let cliques = [sets::clique_with_min("alone", 3, 1), sets::clique("member", 1)];
+        let cliques = [sets::clique("alone", 3).min_available(1), sets::clique("member", 1)];
         let set = sets::set("x", &cliques, &[sets::group("g", &["member"], 1, 1)]);
         namespace.create(SETS, &set).await;
         namespace.until_complete(4).await;

@@ -1,47 +1,7 @@
 //! Manifests to start from.
 
+pub use grove_api::testkit::sets::*;
 use serde_json::{Value, json};
-
-/// A clique of pods that need nothing.
-pub fn clique(name: &str, replicas: i32) -> Value {
-    json!({ "name": name, "spec": {
-        "roleName": name, "replicas": replicas,
-        "podSpec": { "containers": [{ "name": "c", "image": "busybox" }] },
-    }})
-}
-
-/// A clique of which a part is enough.
-pub fn clique_with_min(name: &str, replicas: i32, min_available: i32) -> Value {
-    let mut clique = clique(name, replicas);
-    clique["spec"]["minAvailable"] = json!(min_available);
-    clique
-}
-
-/// A scaling group.
-pub fn group(name: &str, cliques: &[&str], replicas: i32, min_available: i32) -> Value {
-    json!({
-        "name": name, "cliqueNames": cliques, "replicas": replicas, "minAvailable": min_available,
-    })
-}
-
-/// A set with one replica.
-pub fn set(name: &str, cliques: &[Value], groups: &[Value]) -> Value {
-    let mut template = json!({ "cliques": cliques });
-    if !groups.is_empty() {
-        template["podCliqueScalingGroups"] = json!(groups);
-    }
-    json!({
-        "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": { "name": name },
-        "spec": { "replicas": 1, "template": template },
-    })
-}
-
-/// Everything that there is, small: a pod on its own next to a group of two cliques that runs
-/// twice, half of it in the base gang. Five pods per replica.
-pub fn small(name: &str) -> Value {
-    let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
-    set(name, &cliques, &[group("decode", &["leader", "worker"], 2, 1)])
-}
 
 /// The small set, whose parts share claims: all copies of the group one of the set, each replica of the
 /// set one of a template beside it, the copies of the group one each, the pods of the router one each,
@@ -60,12 +20,6 @@ pub fn sharing(name: &str) -> Value {
     template["podCliqueScalingGroups"][0]["resourceSharing"] = json!([for_workers]);
     template["cliques"][0]["resourceSharing"] = json!([entry("own", "PerReplica")]);
     template["cliques"][1]["resourceSharing"] = json!([entry("own", "AllReplicas")]);
-    set
-}
-
-/// The same set with this many replicas.
-pub fn with_replicas(mut set: Value, replicas: i32) -> Value {
-    set["spec"]["replicas"] = json!(replicas);
     set
 }
 

@@ -17,7 +17,7 @@ use grove_testbed::kinds::{CLIQUES, EVENTS, GANGS, GROUPS, PODS, SERVICES, SETS}
 use grove_testbed::mirror::{Namespace, State, condition, is_initialized, text};
 use grove_testbed::operator::{Operator, Setup};
 use grove_testbed::rules;
-use grove_testbed::sets::{clique, group, set, with_replicas};
+use grove_testbed::sets::{Manifest as _, clique, group, set};
 
 rules! {
     a_lost_minimum_terminates_the_replica_once_after_the_delay,
@@ -35,9 +35,8 @@ const FLAPPING_DELAY: i64 = 9;
 /// How late the operator may be on a busy machine.
 const LATE: i64 = 10;
 
-fn impatient(mut set: Value) -> Value {
-    set["spec"]["template"]["terminationDelay"] = json!(format!("{DELAY}s"));
-    set
+fn impatient(set: Value) -> Value {
+    set.termination_delay(&format!("{DELAY}s"))
 }
 
 fn delay(text: Option<&str>) -> Value {
@@ -269,8 +268,8 @@ async fn a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing
 }
 
 async fn flapping_faster_than_the_delay_terminates_nothing(fixture: Fixture, namespace: Namespace) {
-    let mut one = set("x", &[clique("a", 2)], &[]);
-    one["spec"]["template"]["terminationDelay"] = json!(format!("{FLAPPING_DELAY}s"));
+    let delay = format!("{FLAPPING_DELAY}s");
+    let one = set("x", &[clique("a", 2)], &[]).termination_delay(&delay);
     fixture.deploy(&namespace, &one, 2).await;
     until_established(&namespace).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
@@ -302,8 +301,7 @@ async fn flapping_faster_than_the_delay_terminates_nothing(fixture: Fixture, nam
 
 async fn the_delay_follows_the_spec_and_updates_suspend_it(fixture: Fixture, namespace: Namespace) {
     let named = |name: &str| set(name, &[clique("a", 2)], &[]);
-    let mut unset = named("unset");
-    unset["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
+    let unset = named("unset").update_strategy("OnDelete");
     for set in [unset, impatient(named("longer")), impatient(named("updated"))] {
         namespace.create(SETS, &set).await;
     }
@@ -395,7 +393,7 @@ async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
     fixture.node(&node, &place, 6).await;
     let cliques = [clique("a", 1), placed("b", 1, &place), clique("c", 1)];
     let groups = [group("g", &["b"], 3, 2), group("h", &["c"], 1, 1)];
-    namespace.create(SETS, &with_replicas(impatient(set("x", &cliques, &groups)), 2)).await;
+    namespace.create(SETS, &impatient(set("x", &cliques, &groups)).replicas(2)).await;
     fixture.deploy(&namespace, &impatient(set("witness", &[clique("a", 1)], &[])), 11).await;
     until_established(&namespace).await;
     let (before, groups) = (uids_of_cliques(&namespace), scheduler_groups(&namespace));

@@ -14,7 +14,7 @@ use grove_testbed::fixture::{Fixture, scale};
 use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SETS};
 use grove_testbed::mirror::{Namespace, State, name_of, text};
 use grove_testbed::rules;
-use grove_testbed::sets::{clique, clique_with_min, group, new_image, set, small, with_replicas};
+use grove_testbed::sets::{Manifest as _, clique, group, new_image, set, small};
 
 rules! {
     replicas_are_updated_one_by_one_and_never_below_the_floor,
@@ -49,8 +49,8 @@ async fn replicas_are_updated_one_by_one_and_never_below_the_floor(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let cliques = [clique("a", 2), clique_with_min("b", 2, 1), clique("c", 1)];
-    fixture.deploy(&namespace, &with_replicas(set("x", &cliques, &[]), 4), 20).await;
+    let cliques = [clique("a", 2), clique("b", 2).min_available(1), clique("c", 1)];
+    fixture.deploy(&namespace, &set("x", &cliques, &[]).replicas(4), 20).await;
     let (groups, cliques) = (scheduler_groups(&namespace), uids_of_cliques(&namespace));
     let mark = mark(&namespace);
 
@@ -121,7 +121,7 @@ async fn the_least_available_replica_is_updated_first_and_so_are_its_useless_pod
 ) {
     let place = format!("test.grove.io/{}", namespace.name);
     fixture.node(&namespace.name, &place, 6).await;
-    let one = with_replicas(set("x", &[placed("a", 2, &place)], &[]), 3);
+    let one = set("x", &[placed("a", 2, &place)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     scale(&namespace, SETS, "x", 4).await;
     namespace.until_field(CLIQUES, "x-3-a", "/status/replicas", json!(2)).await;
@@ -221,7 +221,7 @@ async fn a_broken_template_stops_the_update_and_a_rollback_replaces_no_more(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
+    let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     let mark = mark(&namespace);
     let annotate = |value: Value| {
@@ -253,7 +253,7 @@ async fn another_change_during_an_update_leads_to_the_newest_template(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
+    let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "one").await;
     namespace
@@ -279,7 +279,7 @@ async fn replicas_can_be_added_and_removed_during_an_update(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 3);
+    let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "new").await;
     scale(&namespace, SETS, "x", 5).await;
@@ -312,8 +312,7 @@ async fn with_on_delete_pods_get_the_new_template_when_they_are_deleted(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let mut one = small("x");
-    one["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
+    let one = small("x").update_strategy("OnDelete");
     fixture.deploy(&namespace, &one, 5).await;
     let ended = |kind| {
         let ended = |one: &Value| !one["status"]["updateProgress"]["updateEndedAt"].is_null();
@@ -347,7 +346,7 @@ async fn with_on_delete_pods_get_the_new_template_when_they_are_deleted(
 }
 
 async fn the_strategy_can_be_switched_during_an_update(fixture: Fixture, namespace: Namespace) {
-    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    fixture.deploy(&namespace, &small("x").replicas(2), 10).await;
     let strategy = |name: &str| json!({ "spec": { "updateStrategy": { "type": name } } });
     let begin = mark(&namespace);
     set_image(&namespace, "x", "new").await;
@@ -382,7 +381,7 @@ async fn the_strategy_can_be_switched_during_an_update(fixture: Fixture, namespa
 }
 
 async fn an_update_can_be_paused(fixture: Fixture, namespace: Namespace) {
-    let one = with_replicas(set("x", &[clique_with_min("a", 2, 1)], &[]), 2);
+    let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(2);
     fixture.deploy(&namespace, &one, 4).await;
     let pause = |value: Value| json!({ "metadata": { "annotations": { "grove.io/rollout-paused": value } } });
     let mark = mark(&namespace);
@@ -397,7 +396,7 @@ async fn an_update_can_be_paused(fixture: Fixture, namespace: Namespace) {
 }
 
 async fn a_set_can_be_deleted_during_its_update(fixture: Fixture, namespace: Namespace) {
-    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    fixture.deploy(&namespace, &small("x").replicas(2), 10).await;
     set_image(&namespace, "x", "new").await;
     let started = "/status/updateProgress/currentlyUpdating/0/replicaIndex";
     namespace.until_field(SETS, "x", started, json!(0)).await;
@@ -406,7 +405,7 @@ async fn a_set_can_be_deleted_during_its_update(fixture: Fixture, namespace: Nam
 }
 
 async fn a_change_outside_the_templates_replaces_no_pod(fixture: Fixture, namespace: Namespace) {
-    let cliques = [clique("a", 1), clique_with_min("b", 2, 1)];
+    let cliques = [clique("a", 1), clique("b", 2).min_available(1)];
     let mut one = set("x", &cliques, &[]);
     one["spec"]["template"]["cliques"][1]["labels"] = json!({ "role": "other" });
     fixture.deploy(&namespace, &one, 3).await;
@@ -436,7 +435,7 @@ async fn an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let one = with_replicas(set("x", &[clique("a", 1), clique("b", 1)], &[]), 2);
+    let one = set("x", &[clique("a", 1), clique("b", 1)], &[]).replicas(2);
     fixture.deploy(&namespace, &one, 4).await;
     let progress = || namespace.object(SETS, "x")["status"]["updateProgress"].clone();
     assert_eq!(progress(), Value::Null, "the first template is no update");

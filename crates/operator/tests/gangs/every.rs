@@ -7,7 +7,7 @@ use grove_testbed::fixture::{Fixture, pod, release, scale};
 use grove_testbed::kinds::{CLIQUES, PODS, SETS};
 use grove_testbed::mirror::{Namespace, State, condition, name_of, text};
 use grove_testbed::rules;
-use grove_testbed::sets::{clique, group, new_image, set, with_replicas};
+use grove_testbed::sets::{Manifest as _, clique, group, new_image, set};
 
 rules! {
     a_gang_is_placed_whole_and_scaled_gangs_apart,
@@ -84,7 +84,7 @@ async fn of_ten_gangs_with_room_for_five_exactly_five_are_placed(
 ) {
     let room = Room::new(fixture, &namespace, 10).await;
     let set = set("x", &[room.clique("a", 1, 1), room.clique("b", 1, 1)], &[]);
-    namespace.create(SETS, &with_replicas(set, 10)).await;
+    namespace.create(SETS, &set.replicas(10)).await;
     let replica = |index: usize| [format!("x-{index}-a"), format!("x-{index}-b")];
     let placed = |state: &grove_testbed::mirror::State, number: usize| {
         let has = |index: &usize| replica(*index).iter().all(|one| bound(state, one) == number);

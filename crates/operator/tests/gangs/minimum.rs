@@ -8,7 +8,7 @@ use grove_testbed::fixture::{Fixture, pod};
 use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, KUBE_WORKLOADS, PODS, SETS};
 use grove_testbed::mirror::{condition, text};
 use grove_testbed::operator::{Operator, Setup};
-use grove_testbed::sets::{clique_with_min, set};
+use grove_testbed::sets::{Manifest as _, clique, set};
 
 const WEBHOOKS: [&str; 2] = [
     "validatingwebhookconfigurations/podcliqueset-validating-webhook-outside",
@@ -20,7 +20,7 @@ const WEBHOOKS: [&str; 2] = [
 /// says so. Stops the operator.
 pub(crate) async fn changed(fixture: &Fixture, operator: Operator) {
     let namespace = fixture.mirror.new_namespace("minimum").await;
-    let cliques = [clique_with_min("a", 1, 1), clique_with_min("b", 3, 3)];
+    let cliques = [clique("a", 1).min_available(1), clique("b", 3).min_available(3)];
     fixture.deploy(&namespace, &set("x", &cliques, &[]), 4).await;
     operator.stop().await;
     let without = fixture.cluster.operator(Setup::default()).await;

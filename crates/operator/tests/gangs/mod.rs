@@ -10,9 +10,10 @@ pub(crate) mod tree;
 
 use serde_json::{Value, json};
 
+use grove_testbed::fixture::Fixture;
 use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS};
 use grove_testbed::mirror::{Namespace, State, text};
-use grove_testbed::{fixture::Fixture, sets};
+use grove_testbed::sets::{self, Manifest as _};
 
 /// Places for the pods of one case.
 struct Room {
@@ -34,7 +35,7 @@ impl Room {
 
     /// A clique whose pods take a place each.
     fn clique(&self, name: &str, replicas: i32, min: i32) -> Value {
-        let mut clique = sets::clique_with_min(name, replicas, min);
+        let mut clique = sets::clique(name, replicas).min_available(min);
         let place = json!({ &self.place: "1" });
         clique["spec"]["podSpec"]["containers"][0]["resources"] =
             json!({ "limits": place, "requests": place });

@@ -6,14 +6,14 @@ use crate::ROLE;
 use grove_testbed::fixture::{Fixture, pod};
 use grove_testbed::kinds::{CLIQUES, PODS, SETS};
 use grove_testbed::mirror::{condition, text};
-use grove_testbed::sets::{clique_with_min, set};
+use grove_testbed::sets::{Manifest as _, clique, set};
 
 /// Pods of gangs are not replaced without their group while the API server refuses the groups, and are
 /// when it serves them again. Starts an operator of its own.
 pub(crate) async fn held_back(fixture: &Fixture) {
     let operator = fixture.cluster.operator(crate::setup()).await;
     let namespace = fixture.mirror.new_namespace("refused").await;
-    let cliques = [clique_with_min("a", 1, 1), clique_with_min("b", 2, 2)];
+    let cliques = [clique("a", 1).min_available(1), clique("b", 2).min_available(2)];
     fixture.deploy(&namespace, &set("x", &cliques, &[]), 3).await;
     operator.stop().await;
     let binding = "clusterrolebindings/grove-operator-kubernetes";

@@ -9,7 +9,7 @@ use grove_testbed::fixture::{Fixture, pod};
 use grove_testbed::kinds::{KUBE_COMPOSITES, KUBE_GROUPS, KUBE_WORKLOADS, Kind, PODS, SETS};
 use grove_testbed::mirror::{Namespace, State, condition, name_of, text};
 use grove_testbed::rules;
-use grove_testbed::sets::{clique_with_min, set};
+use grove_testbed::sets::{Manifest as _, clique, set};
 
 rules! {
     more_cliques_than_a_workload_describes_come_up,
@@ -19,7 +19,7 @@ rules! {
 
 async fn more_cliques_than_a_workload_describes_come_up(_: Fixture, namespace: Namespace) {
     let cliques: Vec<Value> =
-        (1..=10).map(|min| clique_with_min(&format!("c{min}"), min, min)).collect();
+        (1..=10).map(|min| clique(&format!("c{min}"), min).min_available(min)).collect();
     namespace.create(SETS, &set("x", &cliques, &[])).await;
     namespace.until_complete(55).await;
     assert_eq!(namespace.names(KUBE_COMPOSITES), ["x-0", "x-0-part-0", "x-0-part-1"]);

@@ -9,7 +9,7 @@ use grove_testbed::kinds::{
     SETS,
 };
 use grove_testbed::mirror::{Namespace, name_of, text};
-use grove_testbed::sets::{clique, group, set, small};
+use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
     a_service_of_another_owner_is_left_alone_and_reported,
@@ -105,9 +105,7 @@ async fn a_secret_of_another_owner_is_left_alone_and_reported(
 
 /// Two cliques, of which the second starts after the first.
 fn in_order(name: &str) -> Value {
-    let mut set = set(name, &[clique("a", 1), clique("b", 1)], &[]);
-    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
-    set
+    set(name, &[clique("a", 1), clique("b", 1)], &[]).start_order("InOrder")
 }
 
 async fn a_role_of_another_owner_without_pods_is_reported_and_all_else_created(

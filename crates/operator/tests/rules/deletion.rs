@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Fixture, hold_terminating, pod, release, rules};
 use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SERVICES, SETS};
 use grove_testbed::mirror::{Namespace, State, send};
-use grove_testbed::sets::{small, with_replicas};
+use grove_testbed::sets::{Manifest as _, small};
 
 rules! {
     a_deleted_set_deletes_all_its_objects,
@@ -18,7 +18,7 @@ rules! {
 }
 
 async fn a_deleted_set_deletes_all_its_objects(fixture: Fixture, namespace: Namespace) {
-    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    fixture.deploy(&namespace, &small("x").replicas(2), 10).await;
 
     namespace.delete(SETS, "x").await;
     namespace.until_is("nothing is left", State::is_empty).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Fixture, pod, rules, scale};
 use grove_testbed::kinds::{CLIQUES, EVENTS, GROUPS, PODS, SETS};
 use grove_testbed::mirror::{Namespace, State, name_of, text};
-use grove_testbed::sets::{small, with_replicas};
+use grove_testbed::sets::{Manifest as _, small};
 
 rules! {
     creations_and_deletions_are_reported_as_events,
@@ -40,7 +40,7 @@ const OF_GROUPS: &str = "podcliquescalinggroup-controller";
 const OF_CLIQUES: &str = "podclique-controller";
 
 async fn creations_and_deletions_are_reported_as_events(fixture: Fixture, namespace: Namespace) {
-    fixture.deploy(&namespace, &with_replicas(small("x"), 2), 10).await;
+    fixture.deploy(&namespace, &small("x").replicas(2), 10).await;
     let made: [About; 3] = [
         ("PodCliqueCreateOrUpdateSuccessful", "PodCliqueSet", "x"),
         ("PodCliqueScalingGroupCreateSuccessful", "PodCliqueSet", "x"),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Fixture, pod, rules, scale};
 use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SETS};
 use grove_testbed::mirror::{Namespace, State, condition, is_initialized, name_of, text};
-use grove_testbed::sets::{clique, clique_with_min, group, set, small};
+use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
     a_gang_lists_standalone_cliques_then_groups_replica_by_replica,
@@ -35,7 +35,7 @@ async fn a_gang_lists_standalone_cliques_then_groups_replica_by_replica(
 ) {
     let cliques = [
         clique("e", 1),
-        clique_with_min("d", 2, 1),
+        clique("d", 2).min_available(1),
         clique("c", 1),
         clique("b", 1),
         clique("a", 1),
@@ -136,7 +136,7 @@ fn wants(mut clique: Value, place: &str) -> Value {
 
 async fn the_minimum_of_a_clique_is_enough_to_start(fixture: Fixture, namespace: Namespace) {
     fixture.node("minimum", "example.com/minimum", 2).await;
-    let clique = wants(clique_with_min("a", 4, 2), "example.com/minimum");
+    let clique = wants(clique("a", 4).min_available(2), "example.com/minimum");
     namespace.create(SETS, &set("x", &[clique], &[])).await;
 
     namespace.until_field(SETS, "x", "/status/availableReplicas", json!(1)).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Fixture, rules, scale};
 use grove_testbed::kinds::{CLIQUES, GANGS, GROUPS, Kind, PODS, SECRETS, SERVICES, SETS};
 use grove_testbed::mirror::{Namespace, State, text};
-use grove_testbed::sets::{clique, group, set, small, with_replicas};
+use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
     names_may_have_45_characters_together,
@@ -22,7 +22,7 @@ async fn names_may_have_45_characters_together(fixture: Fixture, namespace: Name
     let (in_group, alone) = ("c".repeat(15), "a".repeat(30));
     let cliques = [clique(&in_group, 1), clique(&alone, 1)];
     let groups = [group(&"g".repeat(15), &[&in_group], 2, 1)];
-    let set = with_replicas(set(&name, &cliques, &groups), 2);
+    let set = set(&name, &cliques, &groups).replicas(2);
     fixture.deploy(&namespace, &set, 6).await;
 
     let hosts = namespace.look(|state| {
@@ -43,11 +43,7 @@ async fn a_clique_name_at_the_end_of_another_is_another_clique(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let with_image = |name: &str| {
-        let mut clique = clique(name, 1);
-        clique["spec"]["podSpec"]["containers"][0]["image"] = json!(format!("image-of-{name}"));
-        clique
-    };
+    let with_image = |name: &str| clique(name, 1).image(&format!("image-of-{name}"));
     let names = ["b", "a-b", "0-b", "a-0-b", "a"];
     let cliques = names.map(with_image);
     let groups = [group("g", &["a-b"], 1, 1), group("g-0", &["a"], 1, 1)];
@@ -81,7 +77,7 @@ fn versions(state: &State, set: &str) -> Vec<String> {
 
 async fn sets_with_similar_names_do_not_touch_each_other(fixture: Fixture, namespace: Namespace) {
     for name in ["a", "a-0", "a-0-0"] {
-        namespace.create(SETS, &with_replicas(small(name), 2)).await;
+        namespace.create(SETS, &small(name).replicas(2)).await;
     }
     namespace.until_complete(30).await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;

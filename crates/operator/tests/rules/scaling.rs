@@ -9,7 +9,7 @@ use grove_testbed::kinds::{
     AUTOSCALERS, CLIQUES, GANGS, GROUPS, Kind, PODS, SECRETS, SERVICES, SETS,
 };
 use grove_testbed::mirror::{Namespace, State, name_of, text};
-use grove_testbed::sets::{clique_with_min, set, small, with_replicas};
+use grove_testbed::sets::{Manifest as _, clique, set, small};
 
 rules! {
     a_set_scales_at_its_highest_index,
@@ -55,7 +55,7 @@ async fn a_set_scales_at_its_highest_index(fixture: Fixture, namespace: Namespac
 }
 
 async fn a_set_scales_to_zero_and_back(_: Fixture, namespace: Namespace) {
-    namespace.create(SETS, &with_replicas(small("x"), 0)).await;
+    namespace.create(SETS, &small("x").replicas(0)).await;
     namespace.until_field(SETS, "x", "/status/observedGeneration", json!(1)).await;
     namespace
         .until_is("its secret is there", |state| state.get(SECRETS, "x-ic-sat").is_some())
@@ -121,7 +121,7 @@ async fn a_clique_scales_and_its_gang_lists_its_pods(fixture: Fixture, namespace
 async fn scale_in_removes_not_ready_pods_first(fixture: Fixture, namespace: Namespace) {
     let place = "example.com/missed";
     fixture.node("missed", place, 2).await;
-    let mut wants = clique_with_min("a", 3, 1);
+    let mut wants = clique("a", 3).min_available(1);
     wants["spec"]["podSpec"]["containers"][0]["resources"] = json!({ "limits": { place: "1" } });
     namespace.create(SETS, &set("x", &[wants], &[])).await;
     namespace.until_field(CLIQUES, "x-0-a", "/status/readyReplicas", json!(2)).await;
@@ -150,7 +150,7 @@ async fn scale_in_keeps_healthy_pods_while_others_terminate(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    fixture.deploy(&namespace, &set("x", &[clique_with_min("a", 4, 1)], &[]), 4).await;
+    fixture.deploy(&namespace, &set("x", &[clique("a", 4).min_available(1)], &[]), 4).await;
     let staying = |state: &State| state.pods_of("x-0-a").len();
 
     // One of five is terminating already, slowly.

@@ -5,19 +5,13 @@ use serde_json::{Value, json};
 use super::{Fixture, pod, rules};
 use grove_testbed::kinds::{CLIQUES, SECRETS};
 use grove_testbed::mirror::{Namespace, name_of, text};
-use grove_testbed::sets::{clique, clique_with_min, group, set};
+use grove_testbed::sets::{Manifest as _, clique, group, set};
 
 rules! {
     in_order_a_clique_waits_for_the_one_before_it_in_its_gang,
     explicit_order_waits_for_the_named_cliques,
     any_order_waits_for_no_clique,
     the_init_container_has_a_token_that_may_only_read_pods,
-}
-
-fn ordered(startup_type: &str, cliques: &[Value], groups: &[Value]) -> Value {
-    let mut set = set("x", cliques, groups);
-    set["spec"]["template"]["cliqueStartupType"] = json!(startup_type);
-    set
 }
 
 /// Whom each PodClique waits for.
@@ -40,9 +34,9 @@ async fn in_order_a_clique_waits_for_the_one_before_it_in_its_gang(
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let cliques = [clique("a", 1), clique("b", 1), clique_with_min("c", 2, 1)];
+    let cliques = [clique("a", 1), clique("b", 1), clique("c", 2).min_available(1)];
     let groups = [group("g", &["b", "c"], 3, 2)];
-    fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &groups), 10).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &groups).start_order("InOrder"), 10).await;
 
     let base = json!(["x-0-g-0-b", "x-0-g-1-b"]);
     let expected = json!({
@@ -65,10 +59,9 @@ async fn in_order_a_clique_waits_for_the_one_before_it_in_its_gang(
 }
 
 async fn explicit_order_waits_for_the_named_cliques(fixture: Fixture, namespace: Namespace) {
-    let mut last = clique("c", 1);
-    last["spec"]["startsAfter"] = json!(["b", "a"]);
-    let cliques = [clique_with_min("a", 2, 1), clique("b", 1), last];
-    fixture.deploy(&namespace, &ordered("CliqueStartupTypeExplicit", &cliques, &[]), 4).await;
+    let last = clique("c", 1).starts_after(&["b", "a"]);
+    let cliques = [clique("a", 2).min_available(1), clique("b", 1), last];
+    fixture.deploy(&namespace, &set("x", &cliques, &[]).start_order("Explicit"), 4).await;
 
     assert_eq!(parents(&namespace), json!({ "x-0-c": ["x-0-b", "x-0-a"] }));
     let waits = pod(&namespace, "x-0-c", 0);
@@ -76,10 +69,8 @@ async fn explicit_order_waits_for_the_named_cliques(fixture: Fixture, namespace:
 }
 
 async fn any_order_waits_for_no_clique(fixture: Fixture, namespace: Namespace) {
-    let mut last = clique("b", 1);
-    last["spec"]["startsAfter"] = json!(["a"]);
-    let cliques = [clique("a", 1), last];
-    fixture.deploy(&namespace, &ordered("CliqueStartupTypeAnyOrder", &cliques, &[]), 2).await;
+    let cliques = [clique("a", 1), clique("b", 1).starts_after(&["a"])];
+    fixture.deploy(&namespace, &set("x", &cliques, &[]).start_order("AnyOrder"), 2).await;
 
     assert_eq!(parents(&namespace), json!({}));
     assert_eq!(*arguments(&pod(&namespace, "x-0-b", 0)), json!(null));
@@ -90,7 +81,7 @@ async fn the_init_container_has_a_token_that_may_only_read_pods(
     namespace: Namespace,
 ) {
     let cliques = [clique("a", 1), clique("b", 1)];
-    fixture.deploy(&namespace, &ordered("CliqueStartupTypeInOrder", &cliques, &[]), 2).await;
+    fixture.deploy(&namespace, &set("x", &cliques, &[]).start_order("InOrder"), 2).await;
 
     let token = |state: &grove_testbed::mirror::State| {
         let secret = state.get(SECRETS, "x-ic-sat")?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Fixture, rules, scale};
 use grove_testbed::kinds::{CLIQUES, GROUPS, PODS, SERVICES, SETS};
 use grove_testbed::mirror::{Namespace, condition, name_of};
-use grove_testbed::sets::{clique, clique_with_min, group, set, small};
+use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
     a_set_is_available_with_the_minimum_of_every_part,
@@ -20,7 +20,7 @@ fn not_ready() -> Value {
 }
 
 async fn a_set_is_available_with_the_minimum_of_every_part(fixture: Fixture, namespace: Namespace) {
-    let cliques = [clique_with_min("a", 2, 1), clique("b", 1)];
+    let cliques = [clique("a", 2).min_available(1), clique("b", 1)];
     fixture.deploy(&namespace, &set("x", &cliques, &[group("g", &["b"], 3, 2)]), 5).await;
     let fail = |clique: &'static str, index: u32| {
         let namespace = namespace.clone();
@@ -117,9 +117,7 @@ async fn a_template_change_reaches_standalone_cliques_at_once_and_members_on_del
     fixture: Fixture,
     namespace: Namespace,
 ) {
-    let mut patient = small("x");
-    patient["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
-    fixture.deploy(&namespace, &patient, 5).await;
+    fixture.deploy(&namespace, &small("x").update_strategy("OnDelete"), 5).await;
     let pods = namespace.names(PODS);
 
     let images: Vec<Value> = (0..3)

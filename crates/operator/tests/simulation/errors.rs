@@ -1,5 +1,6 @@
 //! What cannot be done: it is reported where users look, tried again without haste, and stops nothing else.
 
+use grove_testbed::sets::Manifest as _;
 use serde_json::{Value, json};
 
 use super::cluster::SimulatedCluster;
@@ -15,17 +16,12 @@ fn condition(status: &Value, type_: &str) -> Value {
     conditions.into_iter().find(|one| one["type"] == type_).unwrap_or_default()
 }
 
-fn image(mut clique: Value, image: &str) -> Value {
-    clique["spec"]["podSpec"]["containers"][0]["image"] = json!(image);
-    clique
-}
-
 #[test]
 fn refused_pods_are_tried_again_with_growing_delays_and_reported_on_the_set() {
     story(async {
         let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.api.refuse_image(Some("bad"));
-        cluster.create(set(1, &[image(clique("a", 3, 3), "bad"), clique("b", 1, 1)], &[]));
+        cluster.create(set(1, &[clique("a", 3, 3).image("bad"), clique("b", 1, 1)], &[]));
         cluster.run(5).await;
         let early = cluster.api.refused();
         assert!((3..=12).contains(&early), "{early} attempts in five seconds");
@@ -59,7 +55,7 @@ fn refused_pods_are_tried_again_with_growing_delays_and_reported_on_the_set() {
     story(async {
         let mut cluster = SimulatedCluster::new(&[100]).await;
         cluster.api.refuse_image(Some("bad"));
-        cluster.create(set(1, &[image(clique("a", 3, 3), "bad")], &[]));
+        cluster.create(set(1, &[clique("a", 3, 3).image("bad")], &[]));
         cluster.run(60).await;
         // So is the same one when the cluster has changed its mind, by and by.
         cluster.api.refuse_image(None);
