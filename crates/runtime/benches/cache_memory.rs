@@ -31,7 +31,7 @@ use xtask::cluster::{Cluster, Options, Parts};
 const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const COUNT: u32 = 5_000;
 
-/// What a controller of gangs keeps of a pod.
+/// The fields of a pod that a gang controller needs.
 #[derive(Deserialize)]
 struct PodView {
     metadata: Meta,
@@ -80,7 +80,7 @@ impl View for PodView {
     }
 }
 
-/// The whole typed object, as a cache of typed objects would hold it.
+/// The complete typed pod, for comparison.
 #[derive(Deserialize)]
 #[serde(from = "Pod")]
 struct TypedPod {
@@ -117,7 +117,7 @@ impl View for TypedPod {
     }
 }
 
-/// What a cached pod may cost. The benchmark fails beyond it.
+/// Maximum memory per cached pod. The benchmark fails above it.
 const BUDGET_KIB: f64 = 2.0;
 
 fn main() -> anyhow::Result<()> {
@@ -142,7 +142,7 @@ fn main() -> anyhow::Result<()> {
 async fn measure_all() -> anyhow::Result<()> {
     let cluster = Cluster::start(Options { parts: Parts::ApiServer, ..Options::default() })?;
     let kubeconfig = cluster.admin().kubeconfig();
-    // The service account admission plugin waits for what the controller manager would make.
+    // The service account admission plugin waits for an account that the controller manager would create.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "default", "namespace": "default"}});
     cluster.kubectl_with_stdin(&["apply", "-f", "-"], &account.to_string())?;

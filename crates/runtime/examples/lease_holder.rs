@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let usage = "usage: lease_holder <kubeconfig> <identity> [stop-in-write]";
     let kubeconfig = arguments.next().context(usage)?;
     let identity = arguments.next().context(usage)?;
-    let mut wants_stop = arguments.next().is_some_and(|argument| argument == "stop-in-write");
+    let mut stop_pending = arguments.next().is_some_and(|argument| argument == "stop-in-write");
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -61,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
     let stop_in_write = Arc::new(AtomicBool::new(false));
     let stopping = stopping_client(client, stop_in_write.clone());
     let writer = Writer::new(stopping, &env, leadership, "lease-holder");
-    let acts = move || stop_in_write.store(std::mem::take(&mut wants_stop), Ordering::Relaxed);
+    let acts = move || stop_in_write.store(std::mem::take(&mut stop_pending), Ordering::Relaxed);
     process
         .stage("writing")
         .spawn(|shutdown| write_on(writer, env.clone(), identity, acts, shutdown));
@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client that stops this process within a request, once, when told to.
+/// A client that stops this process once, inside a request, on request.
 fn stopping_client(client: Client, stop: Arc<AtomicBool>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, stop) = (client.clone(), stop.clone());
@@ -124,7 +124,7 @@ async fn write_on(
             verb: Verb::Create {
                 body: json!({"metadata": {"name": format!("{identity}-{number}")}}),
             },
-            reason: "to see who acts",
+            reason: "record the writer",
         };
         let acted_before = acting;
         acting = writer.execute(&Fence::default(), &write).await.is_ok();
@@ -133,7 +133,7 @@ async fn write_on(
             acts();
         }
         if !acting {
-            // Refused without a round trip: let the other tasks have the thread.
+            // The writer refused without a round trip: yield to other tasks.
             env.clock.sleep(Duration::from_millis(1)).await;
         }
     }

@@ -1,12 +1,11 @@
 //! Admission reviews (`admission.k8s.io/v1`): from an HTTP request to a decision and back.
 //!
-//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`Verdict`]. This module
-//! does the rest: it bounds the body, answers what it cannot understand with the uid the API server
-//! is waiting for, stays below the API server's own timeout, bounds how many reviews run at once,
-//! catches panics and counts everything. Trouble inside a review is answered inside the review, so
-//! that the user reads a sentence instead of "internal error".
+//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`Verdict`]. This module does
+//! the rest: it limits the body, the number of concurrent reviews and the time of each (below the API
+//! server's own timeout), catches panics and counts results. Every failure that has the uid of a review is
+//! answered as a denial of that review, so that the user reads a sentence instead of "internal error".
 //!
-//! Objects are handed over as raw JSON: a typed copy would lose the fields of other versions.
+//! Handlers get objects as raw JSON: a typed copy would lose the fields of other versions.
 
 mod timeout;
 
@@ -45,7 +44,7 @@ const KIND: &str = "AdmissionReview";
 /// An object has at most 1.5 MiB in etcd, and an update carries two of them.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// What is to be decided.
+/// The request of an AdmissionReview.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -64,44 +63,44 @@ pub struct Request {
     /// Namespace; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: String,
-    /// What the user does.
+    /// The operation of the user.
     pub operation: Operation,
-    /// Who does it.
+    /// The user.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The object as it would be stored; none for a delete.
+    /// The object to store; none for a delete.
     #[serde(default)]
     pub object: Option<Box<RawValue>>,
-    /// The object as it is stored; none for a create.
+    /// The stored object; none for a create.
     #[serde(default)]
     pub old_object: Option<Box<RawValue>>,
-    /// Whether nothing will be stored in any case.
+    /// Whether this is a dry run, which stores nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// The answer to a review.
+/// The decision of a webhook about one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The request may go on.
+    /// Allows the request.
     Allow {
         /// Shown to the user by kubectl.
         warnings: Vec<String>,
         /// Changes to the object; for mutating webhooks only.
         patch: Option<json_patch::Patch>,
     },
-    /// The request is refused.
+    /// Denies the request.
     Deny(Denial),
 }
 
-/// Why a request is refused.
+/// Why a request is denied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Denial {
     /// HTTP status code for the user.
     pub code: u16,
-    /// One word for programs, such as `Forbidden`; may be empty.
+    /// Machine-readable reason, such as `Forbidden`; may be empty.
     pub reason: &'static str,
-    /// The sentence for people.
+    /// Message for the user.
     pub message: String,
     /// One entry per offending field.
     pub causes: Vec<StatusCause>,
@@ -110,28 +109,28 @@ pub struct Denial {
 }
 
 impl Verdict {
-    /// The request may go on as it is.
+    /// Allows the request unchanged.
     pub const fn allow() -> Self {
         Self::Allow { warnings: Vec::new(), patch: None }
     }
 
-    /// The request may go on with these changes; no changes make a plain allow.
+    /// Allows the request with these changes; an empty patch is the same as [`Verdict::allow`].
     pub fn patch(patch: json_patch::Patch) -> Self {
         let patch = (!patch.0.is_empty()).then_some(patch);
         Self::Allow { warnings: Vec::new(), patch }
     }
 
-    /// A rule forbids the request.
+    /// Denies the request because of a rule.
     pub fn deny(message: impl Into<String>) -> Self {
         Self::refuse(403, "Forbidden", message.into())
     }
 
-    /// The object cannot be understood.
+    /// Denies the request because its object cannot be decoded.
     pub fn undecodable(message: impl Into<String>) -> Self {
         Self::refuse(400, "", message.into())
     }
 
-    /// The webhook itself failed.
+    /// Denies the request because the webhook itself failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::refuse(500, "InternalError", message.into())
     }
@@ -140,7 +139,7 @@ impl Verdict {
         Self::Deny(Denial { code, reason, message, causes: Vec::new(), warnings: Vec::new() })
     }
 
-    /// The same verdict with warnings for the user.
+    /// Adds warnings for the user.
     #[must_use]
     pub fn warn(mut self, more: impl IntoIterator<Item = String>) -> Self {
         match &mut self {
@@ -154,8 +153,7 @@ impl Verdict {
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
 
-/// Collects the webhooks of a process into one router. All of them share one bound on how many
-/// reviews run at once.
+/// Collects the webhooks of a process in one router. They share one limit of concurrent reviews.
 #[derive(Clone)]
 pub struct Webhooks {
     clock: Clock,
@@ -165,7 +163,7 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// No webhooks yet; at most `concurrency` reviews at once.
+    /// Starts without webhooks; at most `concurrency` reviews run at once.
     pub fn new(env: &Env, concurrency: usize) -> Self {
         Self {
             clock: env.clock.clone(),
@@ -197,7 +195,7 @@ impl Webhooks {
         Self { router, ..self }
     }
 
-    /// What to serve.
+    /// Returns the router to serve.
     pub fn into_router(self) -> Router {
         self.router
     }
@@ -214,7 +212,7 @@ struct Webhook {
 
 async fn answer(State(webhook): State<Webhook>, RawQuery(query): RawQuery, body: Body) -> Response {
     let timeout = timeout::of_handler(query.as_deref());
-    // Reading the body counts too: the API server's patience starts when it sends the first byte.
+    // The timeout includes the body: the API server's own starts with the first byte that it sends.
     let reviewed = webhook.clock.timeout(timeout, read(body)).await;
     let request = match reviewed.unwrap_or(Err(Unreadable::Slow)) {
         Ok(body) => decode(&body),
@@ -247,9 +245,9 @@ impl Webhook {
     }
 
     async fn decide(&self, request: Request) -> (&'static str, Verdict) {
-        let _running = self.running.acquire().await.expect("nobody closes the semaphore");
+        let _running = self.running.acquire().await.expect("the semaphore is never closed");
         let uid = request.uid.clone();
-        // The handler's synchronous part runs inside, so its panics are caught as well.
+        // The handler's synchronous part runs inside the future, so its panics are caught as well.
         let decision = async { (self.handler)(request).await };
         match AssertUnwindSafe(decision).catch_unwind().await {
             Ok(verdict @ Verdict::Allow { .. }) => ("allowed", verdict),
@@ -267,13 +265,13 @@ impl Webhook {
     }
 }
 
-/// Why a review cannot be handled at all.
+/// Why a body holds no request that can be reviewed.
 #[derive(Debug)]
 enum Unreadable {
     TooLarge,
     Broken(String),
     Slow,
-    /// The review is one, so it gets an answer, but its request is not understood.
+    /// The review has a uid and gets an answer, but its request cannot be decoded.
     Request {
         uid: String,
         message: String,
@@ -303,7 +301,7 @@ async fn read(body: Body) -> Result<Bytes, Unreadable> {
     }
 }
 
-/// Decodes in three steps, so that the uid is known as early as possible.
+/// Decodes in three steps, so that errors can carry the uid as early as possible.
 fn decode(body: &[u8]) -> Result<Request, Unreadable> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -331,7 +329,7 @@ fn decode(body: &[u8]) -> Result<Request, Unreadable> {
     }
     serde_json::from_str(review.request.get()).map_err(|error| Unreadable::Request {
         uid,
-        message: format!("the admission request is not understood: {error}"),
+        message: format!("cannot decode the admission request: {error}"),
     })
 }
 

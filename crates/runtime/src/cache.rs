@@ -12,7 +12,7 @@ use crate::store::{Index, Store, StoreBuilder};
 use crate::view::{Meta, View};
 use crate::watch::{Selection, WatchConfig, Watcher};
 
-/// Starts and knows the caches of a process.
+/// Starts the caches of a process and finds them by kind.
 pub struct Caches {
     client: Client,
     env: Env,
@@ -27,7 +27,7 @@ struct Cached {
     progress: Arc<dyn Progress>,
 }
 
-/// A cache that is declared but not filled yet: the time to add indexes.
+/// A cache that is declared but not started: indexes can still be added.
 pub struct CacheBuilder<T> {
     selection: Selection,
     store: StoreBuilder<T>,
@@ -36,8 +36,8 @@ pub struct CacheBuilder<T> {
 }
 
 impl<T: View> CacheBuilder<T> {
-    /// Adds an index by the value that `of` finds in the name, the labels and the owner of an object;
-    /// objects without one are left out.
+    /// Adds an index by the value that `of` returns for an object's name, labels and owner. Objects without
+    /// a value are not indexed.
     pub fn index(&mut self, of: impl Fn(&Meta) -> Option<String> + Send + Sync + 'static) -> Index {
         self.store.index(of)
     }
@@ -56,7 +56,7 @@ impl<T: View> CacheBuilder<T> {
         Self { optional: true, ..self }
     }
 
-    /// Not everybody needs the kind: the cache is empty, and costs nothing, until [`Store::demand`].
+    /// Delays list and watch until the first [`Store::demand`]; until then the cache is empty.
     #[must_use]
     pub fn on_demand(self) -> Self {
         Self { on_demand: true, ..self }
@@ -64,12 +64,12 @@ impl<T: View> CacheBuilder<T> {
 }
 
 impl Caches {
-    /// No caches yet. Their watches end with `stage`.
+    /// Starts without caches. `stage` stops their watches.
     pub fn new(client: Client, env: &Env, stage: Stage) -> Self {
         Self { client, env: env.clone(), config: WatchConfig::default(), stage, all: Vec::new() }
     }
 
-    /// Changes patience and sizes of the watches started from now on.
+    /// Sets timeouts and page sizes of watches started from now on.
     #[must_use]
     pub fn with_config(self, config: WatchConfig) -> Self {
         Self { config, ..self }
@@ -81,7 +81,7 @@ impl Caches {
         CacheBuilder { selection, store, optional: false, on_demand: false }
     }
 
-    /// Starts to fill a declared cache.
+    /// Starts the list-watch of a declared cache.
     ///
     /// # Panics
     ///
@@ -124,7 +124,7 @@ impl Caches {
         self.all.push(Cached { selection, progress: Arc::new(store) });
     }
 
-    /// How far each cache has come, for the write fence.
+    /// Returns the progress of each cache, for the write fence.
     pub(crate) fn progress(&self) -> Fences {
         Fences(self.all.clone().into())
     }
@@ -164,7 +164,7 @@ impl Fences {
     }
 }
 
-/// A cache, as far as the write fence is concerned.
+/// The progress of a cache for the write fence.
 pub(crate) trait Progress: Send + Sync {
     fn resource(&self) -> &Resource;
     fn synced(&self) -> BoxFuture<'_, ()>;

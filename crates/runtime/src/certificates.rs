@@ -1,10 +1,9 @@
-//! The certificate a server shows, and where it comes from.
+//! The serving certificate and its sources.
 //!
-//! A [`ServingCertificate`] is what the TLS server asks at every handshake. One of two sources keeps
-//! it filled: [`managed`] runs a small certificate authority of its own and keeps it in a Secret, so
-//! that all replicas agree; [`files`] follows a mounted directory that somebody else looks after.
-//! Swapping is atomic: a handshake gets the old certificate or the new one, never a mixture, and
-//! connections that are open stay open.
+//! The TLS server reads a [`ServingCertificate`] at every handshake. One of two sources fills it:
+//! [`managed`] runs a small certificate authority and keeps it in a Secret that all replicas of the process
+//! share; [`files`] follows a mounted directory. Replacement is atomic: a handshake gets the old
+//! certificate or the new one, never a mixture, and open connections stay open.
 
 mod authority;
 mod contents;
@@ -25,7 +24,7 @@ use rustls::sign::CertifiedKey;
 pub use self::pair::PairError;
 use crate::health::{Part, Readiness};
 
-/// The certificate that is served right now; clones share it.
+/// The certificate that is currently served; clones share it.
 #[derive(Clone)]
 pub struct ServingCertificate {
     current: Arc<ArcSwapOption<CertifiedKey>>,
@@ -39,7 +38,7 @@ impl fmt::Debug for ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// No certificate yet: handshakes fail, and `readiness` misses the serving certificate.
+    /// Starts without a certificate: handshakes fail, and `readiness` reports it as missing.
     pub fn new(readiness: &Readiness) -> Self {
         let part = readiness.part("serving certificate");
         Self { current: Arc::default(), part }
@@ -50,8 +49,7 @@ impl ServingCertificate {
         self.current.load().is_some()
     }
 
-    /// Serves this chain and key (PEM) from the next handshake on. A pair that does not fit
-    /// changes nothing.
+    /// Serves this chain and key (PEM) from the next handshake on. An invalid pair changes nothing.
     pub fn install(&self, chain: &[u8], key: &[u8]) -> Result<(), PairError> {
         let pair = pair::certified_key(chain, key)?;
         self.current.store(Some(Arc::new(pair)));
@@ -59,15 +57,15 @@ impl ServingCertificate {
         Ok(())
     }
 
-    /// Explains a missing certificate to whoever asks for readiness. Once there is one, problems
-    /// with its successor do not make the process unready: the old one is still served.
+    /// Reports in `readiness` why there is no certificate. Later problems, for example with a renewal, do
+    /// not make the process unready: it still serves the old certificate.
     fn report(&self, problem: &str) {
         if !self.ready() {
             self.part.not_ready(problem);
         }
     }
 
-    /// TLS 1.2 and 1.3 with HTTP/2 and HTTP/1.1, showing this certificate.
+    /// TLS 1.2 and 1.3 with HTTP/2 and HTTP/1.1 and this certificate.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)

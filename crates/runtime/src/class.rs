@@ -1,27 +1,26 @@
-//! What an error means for the work queue. Only the class decides about retries; nobody matches on
-//! error texts.
+//! Error classes. The class of an error alone decides about retries; no code matches error texts.
 
 use crate::clock::Instant;
 
 /// The six kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// The object changed under us: look again, and decide again.
+    /// The object has changed: observe and decide again.
     Conflict,
-    /// The server or the way to it is unwell: try again later.
+    /// The server or the connection failed: retry later.
     Transient,
-    /// The server will never accept this: report it where the user looks and wait for a change.
+    /// The server will never accept this: report it to the user and wait for a change.
     Invalid,
-    /// We may not (permissions, quota, another admission webhook): report it, try again slowly.
+    /// Permissions, quota or another admission webhook refuse it: report it, retry slowly.
     Denied,
-    /// We are not the leader: keep the key for whoever leads next.
+    /// This process is not the leader: keep the key for the next one.
     Fenced,
-    /// Our own fault: count it, log it, try again at the slowest pace.
+    /// A bug in this program: count it, log it, retry at the slowest pace.
     Bug,
 }
 
 impl Class {
-    /// The word used in metrics and logs.
+    /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -34,18 +33,18 @@ impl Class {
     }
 }
 
-/// An error that knows its [`Class`].
+/// An error with a [`Class`].
 pub trait Classed: std::error::Error {
-    /// What the error means for the queue.
+    /// Returns the class.
     fn class(&self) -> Class;
 
-    /// How long the server asked us to stay away, if it did.
+    /// Returns the delay that the server asked for, if any.
     fn retry_after(&self) -> Option<std::time::Duration> {
         None
     }
 
-    /// When to run the key again at the latest, whatever the class says: a deadline that goes on in spite
-    /// of the error, or a status that is held back.
+    /// Returns when to run the key again at the latest, in any class: for a deadline that the error does
+    /// not stop, or a status that is held back.
     fn due(&self) -> Option<Instant> {
         None
     }

@@ -1,9 +1,8 @@
 //! The client of one process.
 //!
-//! Put together here instead of by `kube` for one reason: its connections take a last look at the
-//! lease (see [`guard`]), which only they can do late enough. It also leaves out `kube`'s retries,
-//! which would hide the server's answers from the queue for minutes, and its tracing of every
-//! request.
+//! This module builds the client instead of `kube` for one reason: its connections check the lease right
+//! before they send (see [`guard`]). It also leaves out `kube`'s retries, which would hide the server's
+//! answers from the queue for minutes, and its tracing of every request.
 
 pub(crate) mod guard;
 
@@ -21,10 +20,10 @@ use tower::{BoxError, ServiceBuilder};
 
 use self::guard::{Guarded, Pools, SharedGuard};
 
-/// What a connection reads at once. Left to itself, this would grow with what comes, up to hundreds of
-/// kilobytes for each watch, and stay.
-const READ_BUFFER: usize = 8 * 1024;
-/// How long connecting may take, TLS included.
+/// Size of a connection's read buffer. By default it grows with the traffic, up to hundreds of kilobytes
+/// for each watch, and never shrinks.
+const READ_BUFFER_BYTES: usize = 8 * 1024;
+/// Timeout of a connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client that identifies itself as `agent` (for example `grove-operator/0.1.0`).
@@ -45,11 +44,12 @@ pub fn client(mut config: Config, agent: &str) -> Result<Client, ClientError> {
             .map_response(move |io| Guarded { io, guard: guard.clone() })
             .service(tcp);
         let tls = config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
-        // Watches are silent by nature and have an idle timeout of their own; writes have theirs.
+        // No read timeout: watches are often silent and have an idle timeout of their own, and so do
+        // writes.
         let mut connector = TimeoutConnector::new(tls);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let mut client = legacy::Client::builder(TokioExecutor::new());
-        Ok(client.http1_read_buf_exact_size(READ_BUFFER).build(connector))
+        Ok(client.http1_read_buf_exact_size(READ_BUFFER_BYTES).build(connector))
     };
     let pools = Pools { plain: pool(None)?, guarded: pool(Some(guard.clone()))?, guard };
 
@@ -62,19 +62,19 @@ pub fn client(mut config: Config, agent: &str) -> Result<Client, ClientError> {
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
-/// Why there is no client.
+/// Why the client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The agent does not fit into a header.
+    /// The agent is not a valid header value.
     #[error("{0:?} cannot be sent as User-Agent: use visible ASCII characters")]
     Agent(String),
-    /// Going through a proxy is not supported.
+    /// Proxies are not supported.
     #[error(
         "the API server is to be reached through the proxy {0}, which is not supported: remove \
          proxy-url from the kubeconfig or unset HTTPS_PROXY"
     )]
     Proxy(String),
-    /// Certificates, keys or addresses in the configuration are wrong.
+    /// Certificates, keys or addresses in the configuration are invalid.
     #[error("the client configuration is not usable: {0}")]
     Config(#[source] Box<kube::Error>),
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn errors_name_the_unusable_setting() {
         let config = || Config::new("https://127.0.0.1:1".parse().unwrap());
         let mut proxied = config();
         proxied.proxy_url = Some("http://proxy:3128".parse().unwrap());

@@ -1,11 +1,10 @@
 //! Time, passed in.
 //!
-//! Nothing in the workspace reads the machine's clocks except [`Clock::system`]. A [`Clock`] gives
-//! a monotonic [`Instant`] (for deadlines, leases, ages) and the wall-clock time (for what people
-//! read and what is written into objects). The two are never compared with each other.
+//! Only [`Clock::system`] reads the machine's clocks. A [`Clock`] has a monotonic [`Instant`] (for
+//! deadlines, leases, ages) and the wall-clock time (for messages and objects). The two are never compared.
 //!
-//! Both follow tokio's timer, so a test that pauses tokio's time pauses every clock made with
-//! [`Clock::at`], and a simulation can hand each process a clock of its own with an offset.
+//! Both follow tokio's timer: a test that pauses tokio's time pauses every [`Clock::at`], and a simulation
+//! can give each process a clock with an offset.
 
 use std::fmt;
 use std::future::Future;
@@ -47,8 +46,7 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Where a [`Clock`] takes its time from. Implemented here for real and for virtual time, and by
-/// simulations that skew or drift a process's clock.
+/// The source of a [`Clock`]: real time, virtual time, or a simulation that skews or drifts it.
 pub trait TimeSource: Send + Sync + 'static {
     /// Monotonic time.
     fn now(&self) -> Instant;
@@ -104,7 +102,7 @@ impl Clock {
         self.0.sleep_until(deadline).await;
     }
 
-    /// Runs `future`, giving up after `duration`.
+    /// Runs `future` for at most `duration`.
     pub async fn timeout<F: Future>(&self, duration: Duration, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;

@@ -1,10 +1,9 @@
-//! Runs reconciles: takes keys from a [`Queue`] while this process leads, one run per key at a
-//! time, a bounded number at once, and turns each outcome into what happens to the key next.
+//! Runs reconciles: takes keys from a [`Queue`] while this process leads, one run per key at a time and a
+//! limited number at once, and schedules the next run of a key from the outcome of the last one.
 //!
-//! After a run that wrote something, the key is held back until the caches have seen the writes
-//! (the *fence*), so that the next run does not decide on a state that it has changed itself. A
-//! cache that has not caught up after half a minute is listed again; until it has, the key waits:
-//! deciding on a stale state is what the fence is there to prevent.
+//! After a run that wrote something, the key is held back until the caches have observed the writes (the
+//! *fence*), so that no run decides on a state that an earlier run has changed. A cache that is still
+//! behind after half a minute is listed again; the key waits until it has caught up.
 //!
 //! A run that waits for another program does so through [`Outside`] and then does not count against the
 //! number of runs at once: a slow program delays its own keys only.
@@ -37,8 +36,7 @@ use crate::wake::{Reads, unlisted, with_reads};
 /// How long a cache may lag behind a write before it is listed again.
 const FENCE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A refusal is somebody else's decision and takes them a while to change: the backoff starts this
-/// many doublings in.
+/// A refusal lasts until its cause changes, so the backoff starts this many doublings in.
 const DENIED_DOUBLINGS: u32 = 7;
 
 /// One run of one key.
@@ -48,7 +46,7 @@ pub struct Attempt<K> {
     pub key: K,
     /// Failures in a row before this run.
     pub failures: u32,
-    /// To be passed to the writer with every write.
+    /// Passed to the writer with every write.
     pub fence: Fence,
     /// To be passed to whatever waits for another program.
     pub outside: Outside,
@@ -91,10 +89,10 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a successful run asks for: to be woken at a time even if nothing happens.
+/// When to run a key again even without a trigger.
 pub type Due = Option<Instant>;
 
-/// Works on the keys of one queue.
+/// Runs the reconciles of one queue.
 pub struct Controller<K> {
     name: &'static str,
     queue: Queue<K>,
@@ -104,7 +102,7 @@ pub struct Controller<K> {
     metrics: Metrics,
     leadership: Leadership,
     fences: Fences,
-    /// Writes that a cache may not have seen yet, oldest first.
+    /// Writes that a cache may not have observed yet, oldest first.
     unseen: VecDeque<Unseen>,
     outside: Outside,
 }
@@ -115,7 +113,7 @@ struct Unseen {
     mark: Mark,
 }
 
-/// What a failed run means for its key.
+/// What follows for a key from a failed run.
 #[derive(Clone, Copy)]
 struct Failed {
     class: Class,
@@ -132,8 +130,8 @@ struct Outcome<K, E> {
 }
 
 impl<K: Key> Controller<K> {
-    /// A controller called `name` for `queue`, with at most `concurrency` runs at once. All caches
-    /// it writes to must be started.
+    /// Creates the controller `name` of `queue`, with at most `concurrency` runs at once. All caches of the
+    /// kinds that it writes must have been started.
     pub fn new(
         name: &'static str,
         queue: Queue<K>,
@@ -156,8 +154,8 @@ impl<K: Key> Controller<K> {
         }
     }
 
-    /// Reconciles until `shutdown`, then finishes what is running. Before the caches are filled
-    /// and while another process leads it only collects keys.
+    /// Reconciles until `shutdown`, then finishes the current runs. While the caches fill and while another
+    /// process leads, it only collects keys.
     pub async fn run<R, F, E>(mut self, shutdown: Shutdown, reconcile: R)
     where
         R: Fn(Attempt<K>) -> F,
@@ -171,7 +169,7 @@ impl<K: Key> Controller<K> {
                 () = self.able_to_lead() => {}
             }
             self.lead(&shutdown, &reconcile).await;
-            // The news about the lease may come from a task that waits for this thread.
+            // The task that reports a change of the lease may be waiting for this thread.
             tokio::task::yield_now().await;
         }
     }
@@ -199,7 +197,7 @@ impl<K: Key> Controller<K> {
             let deadline = self.unseen.front().map(|unseen| unseen.deadline);
             tokio::select! {
                 biased;
-                // Nothing but a change of leader helps a write that was refused for want of the lease.
+                // Only a change of leadership helps a write that the lease refused.
                 Some(outcome) = running.next() => open &= !self.finish(outcome),
                 () = shutdown.requested(), if open => open = false,
                 () = &mut lost, if open => open = false,
@@ -215,7 +213,7 @@ impl<K: Key> Controller<K> {
         }
     }
 
-    /// Returns whether the run found out that this process does not lead any more.
+    /// Ends a run. Returns whether the run showed that this process no longer leads.
     fn finish<E: Classed>(&mut self, outcome: Outcome<K, E>) -> bool {
         let Outcome { ticket, started, fence, reads, result } = outcome;
         let now = self.clock.now();
@@ -300,7 +298,7 @@ impl<K: Key> Controller<K> {
         }
     }
 
-    /// Lists caches again that have not caught up with a write in time.
+    /// Lists caches again that have not observed a write in time.
     fn relist_laggards(&mut self) {
         let now = self.clock.now();
         while self.unseen.front().is_some_and(|unseen| unseen.deadline <= now) {
@@ -321,7 +319,7 @@ impl<K: Key> Controller<K> {
 
     fn log(&self, ticket: &Ticket<K>, class: Class, error: &dyn std::error::Error) {
         let (controller, key, failures) = (self.name, &ticket.key, ticket.failures);
-        // A conflict is part of life, and a long row of failures needs no line for each.
+        // Conflicts are normal, and a long row of failures is logged at powers of two only.
         if class == Class::Conflict || !(failures + 1).is_power_of_two() {
             tracing::debug!(controller, ?key, failures, class = class.as_str(), %error, "failed");
         } else {

@@ -1,12 +1,11 @@
-//! An HTTPS endpoint of somebody else that is asked by `POST`: JSON in, JSON out.
+//! A client of an external HTTPS endpoint that takes `POST` requests: JSON in, JSON out.
 //!
-//! For programs beside the API server that a process has to ask. Both sides show who they are: the
-//! endpoint by a certificate of a known authority, this process by a certificate of its own, a bearer
-//! token, or both. All of them are files, read again for every call, so that whoever renews them only
-//! has to write the file; connections are kept as long as the files stay the same.
+//! Both sides authenticate: the endpoint with a certificate of a known authority, this process with a
+//! client certificate, a bearer token, or both. All of them are files that are read again for every call,
+//! so that a renewal only has to write the file. Connections are kept while the files stay the same.
 //!
-//! Calls are bounded: how many are under way, how long one takes (waiting for a place included), and
-//! how much is read of an answer. Nothing is retried here; that is up to those who ask.
+//! Limits: the number of calls in flight, the time of a call (including the wait for a slot), and the size
+//! of an answer. Retries are up to the caller.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -28,60 +27,60 @@ use crate::clock::Clock;
 use crate::process::Env;
 use crate::tasks::Shutdown;
 
-/// Most bytes that are read of an answer. An object has at most 1.5 MiB in etcd.
-pub const ANSWER_LIMIT: usize = 3 * 1024 * 1024;
-/// Characters of an answer that are shown in an error.
-const SHOWN: usize = 200;
+/// Maximum size of an answer. An object has at most 1.5 MiB in etcd.
+pub const MAX_ANSWER_BYTES: usize = 3 * 1024 * 1024;
+/// Characters of an answer that an error shows.
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// Where an endpoint is and how it is talked to.
+/// Address and credentials of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
-    /// `https://` URL that takes the calls.
+    /// `https://` URL of the endpoint.
     pub url: Uri,
-    /// Authorities that may have signed the endpoint's certificate; without it, those of the machine.
+    /// Authorities that may sign the endpoint's certificate; by default those of the machine.
     pub ca_file: Option<PathBuf>,
-    /// Certificate that the endpoint is shown, and its key.
+    /// Client certificate and its key.
     pub identity: Option<IdentityFiles>,
-    /// Bearer token that the endpoint is shown.
+    /// Bearer token.
     pub token_file: Option<PathBuf>,
-    /// Calls under way at once; further ones wait.
+    /// Maximum number of calls in flight; further ones wait.
     pub in_flight: usize,
 }
 
 /// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// PEM file with the certificate and what signed it.
+    /// PEM file with the certificate and its chain.
     pub certificate: PathBuf,
     /// PEM file with the key.
     pub key: PathBuf,
 }
 
-/// Why a call brought no answer. Prints as what is wrong, without the address.
+/// Why a call failed. The text does not contain the address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// A certificate, key or token cannot be used.
     #[error("not asked: {0}")]
     Files(String),
-    /// This process is about to end.
+    /// This process is stopping.
     #[error("not asked: this process is stopping")]
     Stopping,
-    /// The time is up.
+    /// The timeout has passed.
     #[error("no answer within {0:?}")]
     Slow(Duration),
-    /// There is no connection, or it ended.
+    /// The connection failed.
     #[error("{0}")]
     Connection(String),
-    /// An answer that is no success.
+    /// The answer has an error status.
     #[error("answered {code}{}", colon(.text))]
     Status {
         /// HTTP status code.
         code: StatusCode,
-        /// How the body begins.
+        /// Beginning of the body.
         text: String,
     },
-    /// An answer without end.
-    #[error("answered with more than {ANSWER_LIMIT} bytes")]
+    /// The answer is larger than [`MAX_ANSWER_BYTES`].
+    #[error("answered with more than {MAX_ANSWER_BYTES} bytes")]
     TooLarge,
 }
 
@@ -89,10 +88,10 @@ fn colon(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text, on one line.
 pub fn beginning(text: &str) -> String {
     let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = words.char_indices().nth(SHOWN) {
+    if let Some((end, _)) = words.char_indices().nth(MAX_SHOWN_CHARS) {
         words.truncate(end);
         words.push('…');
     }
@@ -115,7 +114,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What the files say.
+/// The contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     authorities: Option<Vec<u8>>,
@@ -125,7 +124,7 @@ struct Contents {
 }
 
 impl Endpoint {
-    /// A client that identifies itself as `agent`. Nothing is read or sent before the first call.
+    /// Creates a client with the user agent `agent`. It reads and sends nothing before the first call.
     pub fn new(config: EndpointConfig, agent: &str, env: &Env) -> Self {
         Self {
             places: Semaphore::new(config.in_flight),
@@ -137,20 +136,20 @@ impl Endpoint {
         }
     }
 
-    /// Where the endpoint is.
+    /// URL of the endpoint.
     pub fn url(&self) -> &Uri {
         &self.config.url
     }
 
-    /// Sends a body and returns the body of a successful answer. The body is made when it is sent, so
-    /// that calls that wait cost nothing.
+    /// Sends a body and returns the body of a successful answer. The body is built when it is sent, so that
+    /// waiting calls need no memory for it.
     pub async fn post(
         &self,
         timeout: Duration,
         body: impl FnOnce() -> Vec<u8>,
     ) -> Result<Bytes, CallError> {
         let call = async {
-            let _place = self.places.acquire().await.expect("nobody closes the semaphore");
+            let _place = self.places.acquire().await.expect("the semaphore is never closed");
             self.exchange(self.client()?, body()).await
         };
         tokio::select! {
@@ -171,7 +170,7 @@ impl Endpoint {
             .expect("a path of a URL and two constant headers make a request");
         let response = client.send(request).await.map_err(|error| self.connection(&error))?;
         let code = response.status();
-        let answer = match Limited::new(response.into_body(), ANSWER_LIMIT).collect().await {
+        let answer = match Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => return Err(CallError::TooLarge),
             Err(error) => return Err(self.connection(&*error)),
@@ -182,7 +181,7 @@ impl Endpoint {
         Err(CallError::Status { code, text: beginning(&String::from_utf8_lossy(&answer)) })
     }
 
-    /// The client for what the files say now.
+    /// Returns the client for the current contents of the files.
     fn client(&self) -> Result<Client, CallError> {
         let contents = self.read()?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +212,7 @@ impl Endpoint {
     }
 
     fn connect(&self, contents: &Contents) -> Result<Client, CallError> {
-        // The path is that of each request.
+        // Each request sets its own path.
         let mut parts = self.config.url.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
         let url = Uri::from_parts(parts).expect("a URL stays one with another path");
@@ -238,12 +237,12 @@ impl Endpoint {
         })
     }
 
-    /// What is wrong with the way to the endpoint, in a sentence for whoever has to repair it.
+    /// Describes a connection error for the administrator who has to repair it.
     fn connection(&self, error: &(dyn Error + 'static)) -> CallError {
         let mut causes = std::iter::successors(Some(error), |&error| cause(error));
         let tls = causes.clone().find_map(|one| one.downcast_ref::<rustls::Error>());
         CallError::Connection(match tls {
-            // The second is what a new authority of the same name looks like.
+            // The second variant is a new authority with the same name.
             Some(rustls::Error::InvalidCertificate(
                 rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature,
             )) => {
@@ -296,15 +295,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_shown_on_one_line_and_not_whole() {
+    fn errors_show_the_beginning_of_an_answer_on_one_line() {
         assert_eq!(beginning(" a\n\tb  "), "a b");
         let shown = beginning(&"ä".repeat(500));
-        assert_eq!(shown.chars().count(), SHOWN + 1);
+        assert_eq!(shown.chars().count(), MAX_SHOWN_CHARS + 1);
         assert!(shown.ends_with("ä…"), "{shown}");
     }
 
     #[tokio::test]
-    async fn files_that_cannot_be_used_are_named() {
+    async fn errors_name_the_unusable_file() {
         let directory = std::env::temp_dir().join(format!("grove-endpoint-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let file = |name: &str, text: &str| {

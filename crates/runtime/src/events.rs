@@ -1,12 +1,12 @@
-//! Kubernetes events: what happened to an object, told where `kubectl describe` shows it.
+//! Kubernetes events, as `kubectl describe` shows them.
 //!
-//! A [`Recorder`] takes an [`Occurrence`] and returns at once; it never blocks or fails a reconcile.
-//! One worker sends: the same occurrence again within ten minutes counts up the event that is there
-//! instead of making a new one, each object has a budget, and what a full queue cannot take is
-//! dropped and counted. Repetitions may use only half of an object's budget, so that a chatty
-//! reason cannot silence a rare one; counts that were held back arrive with the next repetition.
+//! A [`Recorder`] takes an [`Occurrence`] and returns at once; it never blocks or fails a reconcile. One
+//! worker sends: a repetition within ten minutes increments the count of the existing event, each object
+//! has a budget, and occurrences that do not fit into the queue are dropped and counted. Repetitions may
+//! use only half of an object's budget, so that a frequent reason cannot suppress a rare one; the next
+//! repetition carries the counts that were held back.
 //!
-//! Events are sent while this process leads; a follower's are dropped by the writer.
+//! Events are sent while this process leads; the writer drops those of a follower.
 
 mod correlate;
 mod object;
@@ -30,20 +30,21 @@ use crate::tasks::Shutdown;
 use crate::write::{WriteError, Writer};
 
 const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
-/// Occurrences that wait to be sent.
-const QUEUE: usize = 1024;
-/// Attempts per event while the API server is unwell.
-const ATTEMPTS: u32 = 5;
-const RETRY: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(8) };
-/// How long a shutdown waits for what is queued.
-const FLUSH: Duration = Duration::from_secs(3);
+/// Occurrences waiting to be sent.
+const MAX_QUEUED: usize = 1024;
+/// Attempts per event while the API server fails.
+const MAX_ATTEMPTS: u32 = 5;
+const RETRY_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(500), max: Duration::from_secs(8) };
+/// How long a shutdown waits for queued events.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Whether an event is good news.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// As it should be.
+    /// Expected behaviour.
     Normal,
-    /// A person may want to act.
+    /// A problem that may need action by the user.
     Warning,
 }
 
@@ -67,28 +68,28 @@ pub struct Subject {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// The life of the object.
+    /// Uid.
     pub uid: Uid,
-    /// The version that was looked at; 0 if it does not matter.
+    /// The observed version; 0 if it does not matter.
     pub resource_version: u64,
 }
 
-/// Something worth telling.
+/// One occurrence to report as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
-    /// To whom it happened.
+    /// The object.
     pub about: Subject,
-    /// Whether it is good news.
+    /// Type of the event.
     pub severity: Severity,
-    /// One word for programs: `PodCreateSuccessful`.
+    /// Machine-readable reason: `PodCreateSuccessful`.
     pub reason: Cow<'static, str>,
-    /// What was being done: `CreatePod`.
+    /// The action that was taken: `CreatePod`.
     pub action: &'static str,
-    /// The sentence for people; cut at 1 kB.
+    /// Message for the user; truncated to 1 kB.
     pub message: String,
 }
 
-/// Takes occurrences on behalf of one component; clones share the queue.
+/// Takes occurrences from one component; clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Noted>,
@@ -97,7 +98,7 @@ pub struct Recorder {
     metrics: Metrics,
 }
 
-/// An occurrence on its way.
+/// A queued occurrence.
 #[derive(Clone, Debug)]
 struct Noted {
     occurrence: Occurrence,
@@ -106,7 +107,7 @@ struct Noted {
 }
 
 impl Recorder {
-    /// The same queue under another component's name, which users see as the event's source.
+    /// Returns a recorder with the same queue and another component name, the source of its events.
     #[must_use]
     pub fn component(&self, component: &'static str) -> Self {
         Self { component, ..self.clone() }
@@ -121,7 +122,7 @@ impl Recorder {
     }
 }
 
-/// The task that sends what recorders queue.
+/// The task that sends queued occurrences.
 pub struct EventSender {
     queue: mpsc::Receiver<Noted>,
     correlator: Correlator,
@@ -132,15 +133,15 @@ pub struct EventSender {
     instance: String,
 }
 
-/// A recorder and the task behind it. `component` names the first recorder, `instance` this
-/// process (host or pod name).
+/// Creates a recorder and its task. `component` names the first recorder, `instance` this process (host or
+/// pod name).
 pub fn events(
     component: &'static str,
     instance: String,
     env: &Env,
     writer: Writer,
 ) -> (Recorder, EventSender) {
-    let (sender, queue) = mpsc::channel(QUEUE);
+    let (sender, queue) = mpsc::channel(MAX_QUEUED);
     let (clock, metrics, rng) = (env.clock.clone(), env.metrics.clone(), env.rng.fork("events"));
     let recorder =
         Recorder { queue: sender, component, clock: clock.clone(), metrics: metrics.clone() };
@@ -149,8 +150,8 @@ pub fn events(
 }
 
 impl EventSender {
-    /// Sends until `shutdown`, then what is still queued, for three seconds at most. Stop it after
-    /// whatever records and before the lease is released.
+    /// Sends until `shutdown`, then sends the rest of the queue for at most three seconds. Stop it after
+    /// the recorders and before the lease is released.
     pub async fn run(mut self, shutdown: Shutdown) {
         loop {
             let noted = tokio::select! {
@@ -160,7 +161,7 @@ impl EventSender {
             };
             let Some(noted) = noted else { return };
             let clock = self.clock.clone();
-            // A shutdown must not wait for the retries of the event in hand.
+            // A shutdown does not wait for the retries of the current event.
             tokio::select! {
                 biased;
                 () = self.send(&noted) => {}
@@ -174,7 +175,7 @@ impl EventSender {
                 self.send(&noted).await;
             }
         };
-        if clock.timeout(FLUSH, flush).await.is_none() {
+        if clock.timeout(FLUSH_TIMEOUT, flush).await.is_none() {
             tracing::warn!("events were still queued at shutdown and are lost");
         }
     }
@@ -188,7 +189,7 @@ impl EventSender {
                 let repeat = object::repeat(&event, noted, count);
                 match self.deliver(&repeat).await {
                     Ok(_) => "repeated",
-                    // The event has expired or was deleted: tell it anew.
+                    // The event has expired or was deleted: create a new one.
                     Err(error) if error.class() == Class::Conflict => {
                         self.correlator.forget(&identity);
                         self.create(&identity, noted).await
@@ -211,7 +212,7 @@ impl EventSender {
         }
     }
 
-    /// Writes, trying again while the server is unwell.
+    /// Writes, and retries while the server fails.
     async fn deliver(
         &self,
         write: &crate::write::Write,
@@ -223,17 +224,17 @@ impl EventSender {
                 Err(error) => error,
             };
             failures += 1;
-            if error.class() != Class::Transient || failures == ATTEMPTS {
+            if error.class() != Class::Transient || failures == MAX_ATTEMPTS {
                 return Err(error);
             }
-            self.clock.sleep(RETRY.after(failures, &self.rng)).await;
+            self.clock.sleep(RETRY_BACKOFF.after(failures, &self.rng)).await;
         }
     }
 }
 
 async fn hard_stop(shutdown: &Shutdown, clock: &Clock) {
     shutdown.requested().await;
-    clock.sleep(FLUSH).await;
+    clock.sleep(FLUSH_TIMEOUT).await;
 }
 
 fn lost(error: &WriteError) -> &'static str {

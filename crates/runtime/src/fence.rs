@@ -1,9 +1,8 @@
-//! Read-your-writes: a key is not reconciled again before the caches have seen what its last
-//! reconcile wrote.
+//! Read-your-writes: a key is not reconciled again before the caches have observed the writes of its last
+//! reconcile.
 //!
-//! Each reconcile gets an empty [`Fence`]; the writer leaves a mark in it for every write.
-//! Afterwards the controller holds the key back until each kind's cache has seen its marks (see
-//! [`crate::controller`]).
+//! Each reconcile gets an empty [`Fence`]; the writer adds a mark for every write. Afterwards the
+//! controller holds the key back until each cache has observed its marks (see [`crate::controller`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,9 +12,9 @@ use crate::view::Labels;
 /// Something that a cache will see sooner or later.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
-    /// A version of the kind.
+    /// A resourceVersion of the kind.
     Version(u64),
-    /// The end of one life of an object. The server does not tell the version of a delete.
+    /// The deletion of the object with this uid. The server does not return the version of a delete.
     Gone(ObjectKey, Uid),
 }
 

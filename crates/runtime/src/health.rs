@@ -1,11 +1,10 @@
-//! Whether a process lives and whether it can do its work.
+//! Liveness and readiness of a process.
 //!
-//! Readiness is counted: each part that takes time to come up (a cache, a certificate, a server)
-//! takes a named [`Part`] and reports through it; the process is ready when no part is missing. A
-//! probe that fails names every missing part and why it is missing, because "not ready" alone helps
-//! nobody at three in the morning. Liveness says only that requests are answered.
+//! Each part that takes time to start (a cache, a certificate, a server) has a named [`Part`] and reports
+//! through it; the process is ready when all parts are. A failing probe lists every part that is not ready,
+//! with the reason. Liveness shows only that requests are answered.
 //!
-//! Both are plain HTTP and hold no secrets.
+//! Both are plain HTTP and contain no secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,17 +24,16 @@ use crate::metrics::Metrics;
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<watch::Sender<Parts>>);
 
-/// Reason of what is missing, by name and number (two parts may carry the same name).
+/// Why a part is not ready, by name and number (two parts may have the same name).
 type Parts = BTreeMap<(String, usize), Option<String>>;
 
 impl Readiness {
-    /// A process without parts, which is ready.
+    /// Starts without parts, which is ready.
     pub fn new() -> Self {
         Self(Arc::new(watch::channel(Parts::new()).0))
     }
 
-    /// Adds a part that is not ready yet. Name it as a person would look for it:
-    /// `cache pods`, `serving certificate`.
+    /// Adds a part that is not ready yet. Its name is for users: `cache pods`, `serving certificate`.
     pub fn part(&self, name: impl Into<String>) -> Part {
         let name = name.into();
         let mut key = None;
@@ -48,12 +46,12 @@ impl Readiness {
         Part { parts: self.0.clone(), key }
     }
 
-    /// Whether nothing is missing.
+    /// Whether all parts are ready.
     pub fn ready(&self) -> bool {
         self.0.borrow().values().all(Option::is_none)
     }
 
-    /// What is missing, with reasons, ordered by name.
+    /// Parts that are not ready, with reasons, ordered by name.
     pub fn missing(&self) -> Vec<(String, String)> {
         let parts = self.0.borrow();
         parts
@@ -62,7 +60,7 @@ impl Readiness {
             .collect()
     }
 
-    /// Completes when nothing is missing.
+    /// Completes when all parts are ready.
     pub async fn until_ready(&self) {
         let mut parts = self.0.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
@@ -91,7 +89,7 @@ impl Default for Readiness {
     }
 }
 
-/// One part's say in the readiness of its process.
+/// Reports the readiness of one part.
 #[derive(Clone, Debug)]
 #[must_use = "a part that never reports keeps its process unready"]
 pub struct Part {
@@ -100,12 +98,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// The part can do its work.
+    /// Reports the part as ready.
     pub fn ready(&self) {
         self.set(None);
     }
 
-    /// The part cannot do its work, for this reason.
+    /// Reports the part as not ready, with a reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(Some(reason.into()));
     }
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_missing_part_is_named_with_its_reason() {
+    async fn a_failing_probe_names_every_missing_part_and_why() {
         let readiness = Readiness::new();
         let pods = readiness.part("cache pods");
         let gangs = readiness.part("cache podgangs.scheduler.grove.io");

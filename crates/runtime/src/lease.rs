@@ -1,18 +1,18 @@
 //! Leader election on a `coordination.k8s.io` Lease.
 //!
-//! Safe under clock skew because nobody compares the times in the lease with a clock of their own:
-//! a candidate takes over when the record *it observed* has not changed for `lease_duration` on its
-//! own monotonic clock, and the holder stops acting `renew_deadline` after it *sent* its last
-//! successful renewal. Since `renew_deadline < lease_duration`, the holder has stopped before
-//! anybody may take over, however long either process was paused. Every update carries the
-//! resourceVersion that was observed, so of two takers one loses. A holder whose update meets a conflict
-//! reads the lease again and goes on while it is still the holder: others may label the lease.
+//! No process compares the times in the lease with its own clock, so clock skew is harmless: a candidate
+//! takes over when the record *it observed* has not changed for `lease_duration` on its own monotonic
+//! clock, and the holder stops acting `renew_deadline` after it *sent* its last successful renewal. Since
+//! `renew_deadline < lease_duration`, the holder has stopped before a candidate takes over, however long
+//! either process was paused. Every update has the observed resourceVersion as its precondition, so of two
+//! candidates one fails. After a conflict the holder reads the lease again and continues while it is still
+//! the holder, because other programs may label the lease.
 //!
-//! An orderly stop releases the lease, and another process leads within its next `retry_period`. After
-//! a kill it has to wait for `lease_duration` and up to one `retry_period`.
+//! An orderly stop releases the lease, and another process leads within its next `retry_period`. After a
+//! kill it waits for `lease_duration` and up to one `retry_period`.
 //!
-//! [`Leadership`] is what the rest of the process sees: the writer asks it right before each write.
-//! Followers keep their caches warm and wait in [`Leadership::acquired`].
+//! The rest of the process reads [`Leadership`]; the writer checks it before each write. Followers keep
+//! their caches up to date and wait in [`Leadership::acquired`].
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ use crate::resource::{ObjectKey, Resource};
 use crate::rng::Rng;
 use crate::tasks::Shutdown;
 
-/// How often one attempt writes: more conflicts in a row are reported as a failure.
-const WRITES: usize = 3;
+/// Writes per attempt; more conflicts in a row are a failure.
+const MAX_WRITES: usize = 3;
 
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
@@ -41,25 +41,25 @@ pub struct Leadership(watch::Receiver<Standing>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// No election: this process is the only one.
+    /// There is no election: this process is the only one.
     Alone,
     Follower,
     LeaderUntil(Instant),
 }
 
 impl Leadership {
-    /// For a process that runs without leader election.
+    /// Leadership of a process without leader election.
     pub fn without_election() -> Self {
         Self(watch::channel(Standing::Alone).1)
     }
 
-    /// A process that never leads.
+    /// Leadership of a process that never leads.
     #[cfg(test)]
     pub(crate) fn follower_for_test() -> Self {
         Self(watch::channel(Standing::Follower).1)
     }
 
-    /// Whether it can be lost.
+    /// Whether leadership can be lost.
     pub(crate) fn is_contended(&self) -> bool {
         !matches!(*self.0.borrow(), Standing::Alone)
     }
@@ -82,13 +82,13 @@ impl Leadership {
                 return;
             }
             if standing.changed().await.is_err() {
-                // The elector is gone: nobody can make us leader any more.
+                // The elector has stopped: this process never leads again.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Waits until this process does not lead (any more).
+    /// Waits until this process does not lead.
     pub async fn lost(&self, clock: &Clock) {
         let mut standing = self.0.clone();
         loop {
@@ -112,14 +112,14 @@ impl Leadership {
     }
 }
 
-/// Which lease to hold, as whom, and the three durations of an election.
+/// The lease, the identity of this process, and the three durations of an election.
 #[derive(Clone, Debug)]
 pub struct LeaseConfig {
     /// Namespace and name of the Lease.
     pub lease: ObjectKey,
-    /// Who we are: unique per process start.
+    /// Identity of this process, unique per start.
     pub identity: String,
-    /// How long a candidate must see no renewal before it takes over.
+    /// How long a candidate must observe no renewal before it takes over.
     pub lease_duration: Duration,
     /// How long the holder acts on its last successful renewal. Less than `lease_duration`.
     pub renew_deadline: Duration,
@@ -128,7 +128,7 @@ pub struct LeaseConfig {
 }
 
 impl LeaseConfig {
-    /// The usual 15 s, 10 s and 2 s.
+    /// The usual durations: 15 s, 10 s and 2 s.
     pub fn new(lease: ObjectKey, identity: String) -> Self {
         Self {
             lease,
@@ -139,14 +139,13 @@ impl LeaseConfig {
         }
     }
 
-    /// How long a request may take: a request that outlives the deadline it is meant to renew is
-    /// worthless.
+    /// Timeout of a request: one that outlives the deadline that it renews has no use.
     fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 }
 
-/// The lease as last seen, and when (on our clock) its spec was first seen like that.
+/// The last observed lease, and when (on our clock) its spec last changed.
 #[derive(Clone, Debug)]
 struct Observed {
     lease: Value,
@@ -161,17 +160,17 @@ impl Observed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// There is no lease: create it as ours.
+    /// The lease does not exist: create it.
     Create,
-    /// The lease is ours: renew it.
+    /// This process holds the lease: renew it.
     Renew,
-    /// The lease is free, or its holder has been silent for too long: take it.
+    /// The lease is free or expired: take it.
     Take,
-    /// Somebody else holds it.
+    /// Another process holds it.
     Wait,
 }
 
-/// What to do about the lease: the whole election, without IO.
+/// Decides what to do about the lease; the whole election, without IO.
 fn step(observed: Option<&Observed>, config: &LeaseConfig, now: Instant) -> Step {
     match observed {
         None => Step::Create,
@@ -182,7 +181,7 @@ fn step(observed: Option<&Observed>, config: &LeaseConfig, now: Instant) -> Step
     }
 }
 
-/// Takes part in an election until told to stop.
+/// Takes part in an election until it is stopped.
 pub struct Elector {
     client: Client,
     clock: Clock,
@@ -195,7 +194,7 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// An elector that has not looked at the lease yet.
+    /// Creates an elector that has not read the lease yet.
     pub fn new(client: Client, env: &Env, config: LeaseConfig) -> Self {
         Self {
             client,
@@ -209,13 +208,13 @@ impl Elector {
         }
     }
 
-    /// What the rest of the process asks.
+    /// Returns the leadership for the rest of the process.
     pub fn leadership(&self) -> Leadership {
         Leadership(self.standing.subscribe())
     }
 
-    /// Acquires and renews until `shutdown`, then gives the lease up so that the next holder need
-    /// not wait. Start the shutdown only after the last write of this process.
+    /// Acquires and renews until `shutdown`, then releases the lease so that the next holder need not wait.
+    /// Start the shutdown only after the last write of this process.
     pub async fn run(mut self, shutdown: Shutdown) {
         loop {
             let sent = self.clock.now();
@@ -237,9 +236,9 @@ impl Elector {
         self.release().await;
     }
 
-    /// One look at the lease and, where it is ours to change, one write. Whether we hold it now.
+    /// Reads the lease and, if this process may, writes it once. Returns whether this process holds it.
     async fn attempt(&mut self) -> Result<bool, kube::Error> {
-        // The holder writes on what it last saw; everybody else looks first.
+        // The holder writes on its last observation; a candidate reads first.
         if !self.holds() || self.failing {
             self.observe().await?;
         }
@@ -252,8 +251,8 @@ impl Elector {
         self.write(desired).await
     }
 
-    /// Writes what `desired` makes of the observed lease. After a conflict the holder reads the lease
-    /// and writes again; everybody else has lost to another process. Whether it was written.
+    /// Writes `desired` of the observed lease. After a conflict the holder reads the lease and writes
+    /// again; a candidate has lost to another process. Returns whether the lease was written.
     async fn write(
         &mut self,
         desired: impl Fn(&Self) -> Option<Value>,
@@ -268,7 +267,7 @@ impl Elector {
                     self.observed = Some(Observed { lease, since });
                     return Ok(true);
                 }
-                Err(kube::Error::Api(status)) if status.code == 409 && writes < WRITES => {
+                Err(kube::Error::Api(status)) if status.code == 409 && writes < MAX_WRITES => {
                     self.observe().await?;
                     if !self.holds() {
                         return Ok(false);
@@ -283,7 +282,7 @@ impl Elector {
         step(self.observed.as_ref(), &self.config, self.clock.now())
     }
 
-    /// Whether the lease was ours when it was last observed.
+    /// Whether this process held the lease when it last observed it.
     fn holds(&self) -> bool {
         self.observed.as_ref().is_some_and(|observed| observed.holder() == self.config.identity)
     }
@@ -301,16 +300,15 @@ impl Elector {
             }
             Err(error) => return Err(error),
         };
-        // Counted from the answer, not from the question: the record may have been renewed while
-        // the question was on its way.
-        // Only the spec is the holder's: a label that another program adds is no renewal.
+        // The time is that of the answer, not of the request: the record may have been renewed in between.
+        // Only the spec counts: a label that another program adds is no renewal.
         let known = self.observed.take().filter(|known| known.lease["spec"] == lease["spec"]);
         let since = known.map_or_else(|| self.clock.now(), |known| known.since);
         self.observed = Some(Observed { lease, since });
         Ok(())
     }
 
-    /// Creates or replaces the lease. This is the one write outside the writer: it decides who may
+    /// Creates or replaces the lease. This is the only write outside the writer, because it decides who may
     /// use the writer.
     async fn put(&self, lease: &Value) -> Result<Value, kube::Error> {
         let request = Request::new(LEASES.path(&self.config.lease.namespace));
@@ -346,7 +344,7 @@ impl Elector {
         })
     }
 
-    /// The observed lease with some fields of its spec changed; fields we do not know stay.
+    /// Returns the observed lease with some fields of its spec changed; unknown fields stay.
     fn observed_with(&self, changes: &Value) -> Value {
         let mut lease = self.observed.as_ref().map_or_else(|| json!({}), |o| o.lease.clone());
         json_patch::merge(&mut lease["spec"], changes);
@@ -391,10 +389,10 @@ impl Elector {
         }
     }
 
-    /// Keeps the standing: a leader acts until its deadline, and the deadline passes by itself.
+    /// Keeps the standing: a leader acts until its deadline passes.
     fn failed(&mut self, error: &str) {
         if !self.failing {
-            tracing::warn!(lease = %self.config.lease, error, "cannot reach the lease, trying on");
+            tracing::warn!(lease = %self.config.lease, error, "cannot reach the lease, retrying");
         }
         self.failing = true;
         let expired =
@@ -408,7 +406,7 @@ impl Elector {
 
     async fn release(mut self) {
         let leading = matches!(*self.standing.borrow(), Standing::LeaderUntil(_));
-        // Nobody in this process may act any more, whether or not the release arrives.
+        // This process stops acting, whether or not the release succeeds.
         self.standing.send_replace(Standing::Follower);
         self.metrics.leading(false);
         if !leading {

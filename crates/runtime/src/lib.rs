@@ -1,4 +1,4 @@
-//! How every Grove process talks to Kubernetes. No Grove knowledge in it.
+//! How every Grove process talks to Kubernetes. This crate knows nothing about Grove's own kinds.
 //!
 //! ```text
 //!  API server ──watch──► store ──changed keys──► queue ──one task per key──► reconcile

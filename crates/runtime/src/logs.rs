@@ -1,11 +1,10 @@
 //! Structured logs on standard error.
 //!
-//! One line per event, as JSON for machines or as text for people, with the fields of the event and
-//! of the span it happened in. Times come from the [`Clock`] that is passed in. Colours appear only
-//! when the text goes to a terminal.
+//! One line per event, as JSON or as text, with the fields of the event and of its spans. Times come from
+//! the [`Clock`]. Colours appear only when the text goes to a terminal.
 //!
-//! The subscriber belongs to the operating-system process: whoever starts it calls [`init`] once,
-//! and processes that run side by side in it share the result.
+//! The subscriber belongs to the operating-system process: its main function calls [`init`] once, and all
+//! Grove processes in it share the subscriber.
 
 use std::fmt;
 use std::io::{IsTerminal, stderr};
@@ -19,44 +18,43 @@ use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::clock::Clock;
 
-/// The least important event that is printed.
+/// The least severe level that is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Decisions with their inputs.
     Debug,
-    /// What a user would want in a timeline.
+    /// What belongs into a timeline for users.
     #[default]
     Info,
-    /// What a person must act on.
+    /// What needs action by a person.
     Error,
 }
 
-/// How an event is printed.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object per line.
     #[default]
     Json,
-    /// Text for people.
+    /// Text for terminals.
     Text,
 }
 
-/// What is logged, and how.
+/// Configuration of the logs.
 #[derive(Clone, Debug, Default)]
 pub struct LogConfig {
-    /// Level for everything.
+    /// Level of all modules.
     pub level: Level,
-    /// Shape of the lines.
+    /// Format of the lines.
     pub format: Format,
-    /// A filter such as `info,grove_runtime=debug` that replaces the level, usually taken from the
-    /// environment.
+    /// A filter such as `info,grove_runtime=debug` that replaces the level, usually from the environment.
     pub filter: Option<String>,
 }
 
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter cannot be understood.
+    /// The filter is invalid.
     #[error("log filter {filter:?} is not understood: {source}; write for example info,kube=debug")]
     Filter {
         /// The filter as given.
@@ -64,12 +62,12 @@ pub enum LogError {
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// Somebody set up logging before.
+    /// Logging is already set up.
     #[error("logging is set up already in this operating-system process")]
     AlreadySet(#[source] tracing::dispatcher::SetGlobalDefaultError),
 }
 
-/// Sets up logging for the operating-system process. Fails when it is set up already.
+/// Sets up logging for the operating-system process. Fails on a second call.
 pub fn init(config: &LogConfig, clock: Clock) -> Result<(), LogError> {
     let subscriber = subscriber(config, clock, stderr, stderr().is_terminal())?;
     tracing::subscriber::set_global_default(subscriber).map_err(LogError::AlreadySet)
@@ -100,7 +98,7 @@ fn filter(config: &LogConfig) -> Result<EnvFilter, LogError> {
         Some(filter) => EnvFilter::try_new(filter)
             .map_err(|source| LogError::Filter { filter: filter.clone(), source }),
         None => Ok(EnvFilter::new(match config.level {
-            // The libraries below us log every frame and every request at debug.
+            // Our dependencies log every frame and every request at debug.
             Level::Debug => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info",
             Level::Info => "info",
             Level::Error => "error",
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn levels_and_filters_choose_the_lines() {
+    async fn levels_and_filters_select_the_lines() {
         let cases = [
             (Level::Debug, None, 3),
             (Level::Info, None, 2),
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn colours_are_for_terminals_only() {
+    async fn only_terminals_get_colours() {
         let text = LogConfig { format: Format::Text, ..LogConfig::default() };
         assert!(!logged(&text, false, one_of_each).contains('\x1b'));
         assert!(logged(&text, true, one_of_each).contains('\x1b'));
@@ -208,7 +206,7 @@ mod tests {
     async fn a_second_initialisation_and_a_bad_filter_are_errors() {
         let clock = Clock::system();
         let quiet = LogConfig { filter: Some("off".to_owned()), ..LogConfig::default() };
-        // Another test of this binary may have been first; the second call fails in any case.
+        // Another test of this binary may have called it first; the second call fails in any case.
         let _ = init(&quiet, clock.clone());
 
         let again = init(&quiet, clock.clone()).unwrap_err();

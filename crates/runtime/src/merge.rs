@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value};
 
-/// The patch that makes a live object say everything that `wanted` says; nothing when it does. Fields
-/// that `wanted` does not name are left alone, a `null` removes a field, and lists are taken whole.
-pub fn missing(live: &Value, wanted: &Value) -> Option<Value> {
-    if let (Value::Object(live), Value::Object(wanted)) = (live, wanted) {
-        let patch: Map<String, Value> = wanted
+/// Returns the patch that brings `live` to the desired values, or nothing when it has them. Fields that the
+/// desired object does not contain stay as they are, `null` removes a field, and lists are replaced whole.
+pub fn missing(live: &Value, desired: &Value) -> Option<Value> {
+    if let (Value::Object(live), Value::Object(desired)) = (live, desired) {
+        let patch: Map<String, Value> = desired
             .iter()
-            .filter_map(|(key, wanted)| {
-                let change = missing(live.get(key).unwrap_or(&Value::Null), wanted)?;
+            .filter_map(|(key, desired)| {
+                let change = missing(live.get(key).unwrap_or(&Value::Null), desired)?;
                 Some((key.clone(), change))
             })
             .collect();
         return (!patch.is_empty()).then_some(Value::Object(patch));
     }
-    let same = live == wanted || (live.is_null() && is_left_out(wanted));
-    (!same).then(|| wanted.clone())
+    let same = live == desired || (live.is_null() && is_left_out(desired));
+    (!same).then(|| desired.clone())
 }
 
-/// Whether the API server leaves such a value out.
+/// Whether the API server omits such a value.
 fn is_left_out(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_written_and_keys_of_others_stay() {
+    fn the_patch_contains_only_differences_and_keeps_foreign_keys() {
         let live = json!({"metadata": {"labels": {"ours": "1", "theirs": "x"}},
             "spec": {"list": [1], "defaulted": 5, "old": "x"}});
         let cases = [
@@ -50,8 +50,8 @@ mod tests {
             (json!({"spec": {"new": {"a": 1}}}), Some(json!({"spec": {"new": {"a": 1}}}))),
             (json!({"spec": {"old": null, "never": null}}), Some(json!({"spec": {"old": null}}))),
         ];
-        for (wanted, expected) in cases {
-            assert_eq!(missing(&live, &wanted), expected, "{wanted}");
+        for (desired, expected) in cases {
+            assert_eq!(missing(&live, &desired), expected, "{desired}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the runtime counts, for Prometheus.
+//! The metrics of the runtime, for Prometheus.
 //!
-//! One [`Metrics`] per process; parts take a clone and count through named methods, so label sets
-//! are fixed here and are enums or kinds, never names of objects. Binaries add their own metrics
-//! through [`Metrics::register`].
+//! One [`Metrics`] per process; parts take a clone and count through named methods, so that label sets are
+//! fixed here. Labels are enums or kinds, never names of objects. Binaries add their own metrics with
+//! [`Metrics::register`].
 
 mod customary;
 
@@ -22,7 +22,7 @@ use self::customary::Customary;
 use crate::class::Class;
 use crate::resource::Resource;
 
-/// A label value that is already a fixed word of the program.
+/// A label value that is a constant of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Word(pub Cow<'static, str>);
 
@@ -133,7 +133,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A fresh set, all zero.
+    /// Creates all metrics with value zero.
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let inner = Inner {
@@ -183,12 +183,12 @@ impl Metrics {
         metrics.register("queue_depth", "Keys ready to be reconciled", m.queue_depth.clone());
         metrics.register(
             "queue_wait_seconds",
-            "Time from wanting a reconcile to starting it",
+            "Time from queueing a key to the start of its reconcile",
             m.queue_wait_seconds.clone(),
         );
         metrics.register(
             "fence_holds",
-            "Keys held back until the cache has seen their own writes",
+            "Keys held back until the cache has observed their writes",
             m.fence_holds.clone(),
         );
         metrics.register(
@@ -202,7 +202,7 @@ impl Metrics {
             "Admission reviews by webhook and result",
             m.admissions.clone(),
         );
-        metrics.register("events", "Kubernetes events by what became of them", m.events.clone());
+        metrics.register("events", "Kubernetes events by result", m.events.clone());
         metrics.register(
             "connections",
             "Connections of clients by server and result of the handshake",
@@ -211,7 +211,7 @@ impl Metrics {
         metrics
     }
 
-    /// Adds a metric of a binary's own, under the prefix `grove_`.
+    /// Adds a metric of a binary, under the prefix `grove_`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         let mut registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         registry.sub_registry_with_prefix("grove").register(name, help, metric);
@@ -225,7 +225,7 @@ impl Metrics {
         out
     }
 
-    /// The number of cached objects of a kind, for its cache to keep up to date.
+    /// The number of cached objects of a kind, which its cache updates.
     pub(crate) fn cached(&self, resource: &Resource) -> Gauge {
         self.0.cached.get_or_create(&KindLabels { kind: resource.into() }).clone()
     }
@@ -241,7 +241,7 @@ impl Metrics {
         self.0.writes.get_or_create(&labels).inc();
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn requested(&self, method: &str, code: u16) {
         self.0.customary.requested(method, code);
     }

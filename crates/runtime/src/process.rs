@@ -1,10 +1,10 @@
-//! A process: what it is made with, and the order in which it stops.
+//! A process: its environment and the order in which it stops.
 //!
-//! A process is a future over an [`Env`]. It starts its parts as [`Stage`]s, for example lease,
-//! caches, events, servers, controllers, and they stop in reverse: no new work, running work done,
-//! connections drained, events sent, and only then the lease given up. A part that panics ends the
-//! process in the same order. A part that does not stop in time is dropped, and the parts after it still
-//! get a moment, so that the lease is released however the process ends. Dropping the process is a crash.
+//! A process is a future over an [`Env`]. It starts its parts as [`Stage`]s, for example lease, caches,
+//! events, servers, controllers, and stops them in reverse: no new work, current work finished, connections
+//! drained, events sent, and then the lease released. A part that panics stops the process in the same
+//! order. A part that does not stop in time is dropped, and the remaining parts still get two seconds, so
+//! that the lease is released in every case. Dropping the process is a crash.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::metrics::Metrics;
 use crate::rng::Rng;
 use crate::tasks::{Shutdown, Spawner, Tasks};
 
-/// What a part gets at least to stop, when others have used up the time of the process.
-const LEAST_GRACE: Duration = Duration::from_secs(2);
+/// The least time that a part gets to stop, even when earlier parts have used up the grace period.
+const MIN_GRACE: Duration = Duration::from_secs(2);
 
-/// What every process is handed instead of reaching for it.
+/// The environment of a process.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Time.
@@ -27,14 +27,14 @@ pub struct Env {
     pub rng: Rng,
     /// The request to stop.
     pub shutdown: Shutdown,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// What must be ready before the process is.
+    /// Readiness of the parts.
     pub readiness: Readiness,
 }
 
 impl Env {
-    /// A process on `clock`, with the random numbers of `seed`.
+    /// Creates an environment with `clock` and the random numbers of `seed`.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
@@ -45,7 +45,7 @@ impl Env {
         }
     }
 
-    /// The real thing: the machine's clock, and a seed of its own.
+    /// Creates an environment with the machine's clock and a random seed.
     pub fn system() -> Self {
         let clock = Clock::system();
         let seed = clock.wall().as_nanosecond().unsigned_abs() ^ u128::from(std::process::id());
@@ -54,23 +54,23 @@ impl Env {
     }
 }
 
-/// How a process ended.
+/// Why a process failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessError {
-    /// A part of it panicked.
+    /// A part panicked.
     #[error("{stage} panicked: {message}")]
     Panicked {
-        /// Which part.
+        /// The part.
         stage: &'static str,
-        /// What it said.
+        /// Message of the panic.
         message: String,
     },
     /// A part did not stop in time and was dropped.
     #[error("{stage} did not stop within {} s and was dropped", .grace.as_secs())]
     StuckAtShutdown {
-        /// Which part.
+        /// The part.
         stage: &'static str,
-        /// How long the whole process was given.
+        /// Grace period of the whole process.
         grace: Duration,
     },
 }
@@ -82,7 +82,7 @@ pub struct Process {
     stages: Vec<(Stage, Tasks)>,
 }
 
-/// One part of a process: tasks that are asked to stop together.
+/// One part of a process: tasks that stop together.
 #[derive(Clone, Debug)]
 pub struct Stage {
     name: &'static str,
@@ -91,7 +91,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Runs a task of this part. It is handed the part's own request to stop.
+    /// Spawns a task of this part, with the part's shutdown.
     pub fn spawn<F>(&self, task: impl FnOnce(Shutdown) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -99,24 +99,24 @@ impl Stage {
         self.spawner.spawn(task(self.shutdown.clone()));
     }
 
-    /// The part's own request to stop.
+    /// The shutdown of this part.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
     }
 
-    /// For tasks that take the request to stop in another way.
+    /// Spawner for tasks that get the shutdown in another way.
     pub fn spawner(&self) -> &Spawner {
         &self.spawner
     }
 }
 
 impl Process {
-    /// A process without parts, which gets `grace` to stop.
+    /// Creates a process without parts, with a grace period.
     pub fn new(env: Env, grace: Duration) -> Self {
         Self { env, grace, stages: Vec::new() }
     }
 
-    /// A new part. It is stopped before those that were made earlier.
+    /// Adds a part. It stops before all earlier ones.
     pub fn stage(&mut self, name: &'static str) -> Stage {
         let tasks = Tasks::new();
         let stage = Stage { name, shutdown: Shutdown::new(), spawner: tasks.spawner() };
@@ -124,20 +124,20 @@ impl Process {
         stage
     }
 
-    /// Runs until a stop is asked for or a part panics, then stops the parts in order.
+    /// Runs until a shutdown or a panic of a part, then stops the parts in order.
     pub async fn run(mut self) -> Result<(), ProcessError> {
         let mut outcome = self.until_stop().await;
         let deadline = self.env.clock.now() + self.grace;
         while let Some((stage, tasks)) = self.stages.pop() {
             tracing::debug!(stage = stage.name, "stopping");
             stage.shutdown.start();
-            let left = deadline.since(self.env.clock.now()).max(LEAST_GRACE);
+            let left = deadline.since(self.env.clock.now()).max(MIN_GRACE);
             if self.env.clock.timeout(left, tasks.join()).await.is_none() && outcome.is_ok() {
                 let stuck = ProcessError::StuckAtShutdown { stage: stage.name, grace: self.grace };
                 tracing::warn!("{stuck}");
                 outcome = Err(stuck);
             }
-            // What is stuck does not act any more when the next part, the lease at last, stops.
+            // A stuck part must not act while later parts stop, the lease last.
             drop(tasks);
         }
         outcome
@@ -159,8 +159,8 @@ impl Process {
     }
 }
 
-/// Starts the shutdown at the first SIGTERM or SIGINT and completes at the second: whoever awaits
-/// it next to a process drops the process then.
+/// Starts the shutdown at the first SIGTERM or SIGINT and completes at the second, when the caller drops
+/// the process.
 pub async fn signalled_twice(shutdown: &Shutdown) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn parts_stop_in_reverse_each_after_the_one_before_it_is_done() {
+    async fn parts_stop_in_reverse_order_one_after_the_other() {
         let env = env();
         let mut process = Process::new(env.clone(), Duration::from_secs(5));
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stuck_part_costs_the_grace_period_and_is_named() {
+    async fn a_stuck_part_uses_the_grace_period_and_the_error_names_it() {
         let env = env();
         let mut process = Process::new(env.clone(), Duration::from_secs(5));
         process.stage("lease").spawn(|shutdown| async move { shutdown.requested().await });
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(env.clock.now(), crate::clock::Instant::START + Duration::from_secs(5));
     }
 
-    /// A lease that takes a second to be released, and whether it was.
+    /// A lease whose release takes a second, and whether it was released.
     fn lease(process: &mut Process, env: &Env) -> Arc<AtomicBool> {
         let released = Arc::new(AtomicBool::new(false));
         let (release, clock) = (released.clone(), env.clock.clone());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_a_part_ends_the_process_and_releases_the_lease() {
+    async fn a_panic_in_a_part_stops_the_process_and_releases_the_lease() {
         let env = env();
         let mut process = Process::new(env.clone(), Duration::from_secs(5));
         let released = lease(&mut process, &env);

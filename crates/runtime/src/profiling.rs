@@ -1,14 +1,12 @@
-//! Where the processor time goes, for the person who asks. Off unless a binary turns it on, and on
-//! an address of its own.
+//! Processor time of a running process. Off by default, and on an address of its own.
 //!
-//! `/debug/pprof/profile` answers in pprof's format, but with processor time per thread, not per
-//! function. Sampling stacks inside the process means unwinding in a signal handler, which needs
-//! unsafe code and can deadlock with whatever lock the interrupted thread holds; the `pprof` crate
-//! does so and brings a protobuf compiler into the build besides. `perf record -p PID` from outside
-//! does it better, and the binaries keep the symbols for it. What the outside cannot see (tokio's
-//! tasks and queues) is under `/debug/pprof/runtime`.
+//! `/debug/pprof/profile` answers in pprof's format, but with processor time per thread, not per function.
+//! Sampling stacks inside the process means unwinding in a signal handler, which needs unsafe code and can
+//! deadlock with a lock of the interrupted thread; the `pprof` crate does so and adds a protobuf compiler
+//! to the build. `perf record -p PID` gives better results, and the binaries keep the symbols for it.
+//! `/debug/pprof/runtime` shows tokio's tasks and queues, which `perf` does not.
 //!
-//! Reads `/proc`, so it works on Linux; elsewhere it says so.
+//! It reads `/proc`, so it works on Linux; elsewhere it answers with an error.
 
 mod encode;
 mod threads;
@@ -32,7 +30,7 @@ use tokio::sync::Semaphore;
 use crate::clock::Clock;
 
 const DEFAULT_SECONDS: u64 = 30;
-const MOST_SECONDS: u64 = 120;
+const MAX_SECONDS: u64 = 120;
 const INDEX: &str = "\
 /debug/pprof/profile?seconds=30  processor time per thread, for `go tool pprof` (one at a time)
 /debug/pprof/runtime             memory, files, threads, tasks and queues right now
@@ -46,7 +44,7 @@ struct Profiler {
     one_at_a_time: Arc<Semaphore>,
 }
 
-/// The pages under `/debug/pprof/`. Serve them on 127.0.0.1 unless told otherwise.
+/// The pages under `/debug/pprof/`. Serve them on 127.0.0.1 by default.
 pub fn router(clock: Clock) -> Router {
     let profiler = Profiler { clock, one_at_a_time: Arc::new(Semaphore::new(1)) };
     Router::new()
@@ -62,9 +60,9 @@ async fn profile(
 ) -> Response {
     let seconds = match query.get("seconds").map(|text| text.parse()) {
         None => DEFAULT_SECONDS,
-        Some(Ok(seconds @ 1..=MOST_SECONDS)) => seconds,
+        Some(Ok(seconds @ 1..=MAX_SECONDS)) => seconds,
         Some(_) => {
-            let message = format!("seconds must be a number from 1 to {MOST_SECONDS}\n");
+            let message = format!("seconds must be a number from 1 to {MAX_SECONDS}\n");
             return (StatusCode::BAD_REQUEST, message).into_response();
         }
     };
@@ -102,12 +100,13 @@ async fn runtime() -> Response {
 }
 
 fn describe(runtime: &Handle) -> io::Result<String> {
-    const WANTED: [&str; 5] = ["VmRSS:", "VmHWM:", "RssAnon:", "VmSize:", "Threads:"];
+    const SHOWN_FIELDS: [&str; 5] = ["VmRSS:", "VmHWM:", "RssAnon:", "VmSize:", "Threads:"];
     let status = fs::read_to_string("/proc/self/status")?;
     let files = fs::read_dir("/proc/self/fd")?.count();
     let metrics = runtime.metrics();
     let mut out = String::new();
-    for line in status.lines().filter(|line| WANTED.iter().any(|want| line.starts_with(want))) {
+    for line in status.lines().filter(|line| SHOWN_FIELDS.iter().any(|want| line.starts_with(want)))
+    {
         out.push_str(line);
         out.push('\n');
     }

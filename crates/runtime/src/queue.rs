@@ -1,12 +1,12 @@
-//! Which key to work on next.
+//! The work queue: which key runs next.
 //!
-//! Keys are deduplicated and run one at a time each. The order is by priority with ageing: a key
-//! that has waited gains one class per two seconds, so nothing starves. Failures back a key off
-//! exponentially until it succeeds; triggers neither reset nor advance that count. A key may ask to
-//! be woken at a due time, and may be held back (by the write fence) however often it is triggered.
+//! Keys are deduplicated, and each runs once at a time. The order is by priority with ageing: a waiting key
+//! gains one class per two seconds, so that no key starves. A failing key backs off exponentially until it
+//! succeeds; triggers neither reset nor advance that count. A run may set a due time for the next one, and
+//! the write fence may hold a key back however often it is triggered.
 //!
-//! [`Schedule`] is all of the rules, without IO and with time passed in; [`Queue`] is the shared
-//! handle that tasks wait on.
+//! [`Schedule`] has all rules, without IO and with time as an argument; [`Queue`] is the handle that tasks
+//! share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,22 +20,22 @@ use crate::store::Store;
 use crate::view::View;
 use crate::wake::Rows;
 
-/// What can be a key.
+/// Bounds of a key.
 pub trait Key: Ord + Clone + fmt::Debug + Send + Sync + 'static {}
 
 impl<K: Ord + Clone + fmt::Debug + Send + Sync + 'static> Key for K {}
 
-/// Why a key is wanted; the more urgent first.
+/// Why a key is queued, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Somebody changed what they want.
+    /// The user changed the desired state.
     UserChange,
-    /// Something the key depends on changed, or a due time came.
+    /// An object that the key depends on changed, or a due time came.
     ChildChange,
-    /// Work that begins: the key was there when the process started, or is new among many and what
-    /// is under way should be finished first.
+    /// New work: the key existed when the process started, or is one of many new ones that yield to work in
+    /// progress.
     Beginning,
-    /// Just to be sure.
+    /// A periodic check.
     Resync,
 }
 
@@ -43,15 +43,15 @@ impl Priority {
     const ALL: [Self; 4] = [Self::UserChange, Self::ChildChange, Self::Beginning, Self::Resync];
 }
 
-/// Waiting this long is worth one class.
+/// A key gains one class per this time in the queue.
 const AGEING: Duration = Duration::from_secs(2);
 
-/// A wish to run a key.
+/// A request to run a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wish {
     priority: Priority,
     since: Instant,
-    /// Makes keys that were wished for at the same time run in that order.
+    /// Keeps keys that were queued at the same time in order.
     sequence: u64,
 }
 
@@ -78,23 +78,23 @@ impl Entry {
     }
 }
 
-/// A key handed out to be worked on.
+/// A key to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<K> {
     /// The key.
     pub key: K,
     /// Failures in a row before this run.
     pub failures: u32,
-    /// How long the key waited to be run.
+    /// How long the key waited in the queue.
     pub waited: Duration,
 }
 
-/// How a run ended, as far as the schedule cares.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Done; wake the key at the due time, if any.
+    /// Succeeded; run the key again at the due time, if any.
     Done {
-        /// When to run the key again without being triggered.
+        /// When to run the key again without a trigger.
         due: Option<Instant>,
     },
     /// Failed; run the key again at this time.
@@ -102,7 +102,7 @@ pub enum Ended {
         /// When.
         retry_at: Instant,
     },
-    /// Not run at all (we do not lead any more): the key is wanted as before.
+    /// Not run, because this process no longer leads: the key stays queued.
     Returned,
 }
 
@@ -110,7 +110,7 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct Schedule<K> {
     entries: BTreeMap<K, Entry>,
-    /// Keys that could run now, per priority, oldest first.
+    /// Keys that can run now, per priority, oldest first.
     ready: BTreeMap<Priority, BTreeSet<(Instant, u64, K)>>,
     due: BTreeSet<(Instant, K)>,
     sequence: u64,
@@ -128,7 +128,7 @@ impl<K: Key> Default for Schedule<K> {
 }
 
 impl<K: Key> Schedule<K> {
-    /// Wants `key` to run. Wanting it again only raises its priority; it keeps its age.
+    /// Queues `key`. Queueing it again only raises its priority; it keeps its age.
     pub fn want(&mut self, key: K, priority: Priority, now: Instant) {
         let wish = self.entries.get(&key).and_then(|entry| entry.wish);
         if wish.is_some_and(|wish| wish.priority <= priority) {
@@ -142,13 +142,13 @@ impl<K: Key> Schedule<K> {
         });
     }
 
-    /// Keys that wait after a failure.
+    /// Keys that back off after a failure.
     pub fn failed(&self) -> Vec<K> {
         let failed = self.entries.iter().filter(|(_, entry)| entry.waits_after_failure());
         failed.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Runs a key at once that waits after a failure.
+    /// Runs a key at once that backs off after a failure.
     pub fn retry(&mut self, key: K, now: Instant) {
         if self.entries.get(&key).is_some_and(Entry::waits_after_failure) {
             self.change(key.clone(), |entry| entry.due = None);
@@ -156,7 +156,7 @@ impl<K: Key> Schedule<K> {
         }
     }
 
-    /// The most urgent key that may run, which then counts as running.
+    /// Takes the most urgent key, which then counts as running.
     pub fn take(&mut self, now: Instant) -> Option<Ticket<K>> {
         self.wake(now);
         let best = self.ready.iter().filter_map(|(priority, keys)| {
@@ -174,8 +174,7 @@ impl<K: Key> Schedule<K> {
         Some(Ticket { key, failures, waited: now.since(since) })
     }
 
-    /// The run of `key` has ended. With `held`, the key does not run again before
-    /// [`Schedule::release`].
+    /// Ends the run of `key`. With `held`, the key does not run again before [`Schedule::release`].
     pub fn end(&mut self, key: &K, ended: Ended, held: bool, now: Instant) {
         self.sequence += 1;
         let sequence = self.sequence;
@@ -206,12 +205,12 @@ impl<K: Key> Schedule<K> {
         }
     }
 
-    /// When [`Schedule::take`] may have something that it does not have now.
+    /// When [`Schedule::take`] may return another key, at the earliest.
     pub fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Keys that could run now.
+    /// Number of keys that can run now.
     pub fn depth(&self) -> usize {
         self.ready.values().map(BTreeSet::len).sum()
     }
@@ -226,7 +225,7 @@ impl<K: Key> Schedule<K> {
         }
     }
 
-    /// Changes one entry and keeps the two orders in step with it.
+    /// Changes one entry and updates both orders.
     fn change(&mut self, key: K, change: impl FnOnce(&mut Entry)) {
         let mut entry = self.entries.remove(&key).unwrap_or_default();
         self.unlist(&key, &entry);
@@ -256,8 +255,8 @@ impl<K: Key> Schedule<K> {
     }
 }
 
-/// The class of a key after ageing; lower is more urgent. It goes below the first class, so that
-/// the oldest keys of all classes run in the order in which they came.
+/// The class of a key after ageing; lower is more urgent. It falls below the first class, so that the
+/// oldest keys of all classes run in the order in which they were queued.
 fn urgency(priority: Priority, since: Instant, now: Instant) -> i64 {
     let class = match priority {
         Priority::UserChange => 0,
@@ -269,7 +268,7 @@ fn urgency(priority: Priority, since: Instant, now: Instant) -> i64 {
     class - i64::try_from(gained).unwrap_or(i64::MAX)
 }
 
-/// A [`Schedule`] shared by those who want keys and the one who works on them.
+/// A [`Schedule`] shared by the tasks that queue keys and the controller that runs them.
 pub struct Queue<K> {
     shared: Arc<(Mutex<Schedule<K>>, Notify)>,
     clock: Clock,
@@ -305,15 +304,15 @@ impl<K: Key> Queue<K> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wants `key` to run.
+    /// Queues `key`.
     pub fn want(&self, key: K, priority: Priority) {
         self.schedule().want(key, priority, self.clock.now());
         self.shared.1.notify_one();
     }
 
-    /// Runs chosen keys at once that wait after a failure: what they failed on is said to be repaired.
+    /// Runs selected keys at once that back off after a failure, because its cause is repaired.
     pub fn retry(&self, of: impl Fn(&K) -> bool) {
-        // The choice may look into stores, which tell this queue of changes.
+        // `of` may read stores, which call this queue on changes: it must run without the lock.
         let failed = self.schedule().failed();
         for key in failed.into_iter().filter(of) {
             self.schedule().retry(key, self.clock.now());
@@ -368,7 +367,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// The run of `key` has ended.
+    /// Ends the run of `key`.
     pub fn end(&self, key: &K, ended: Ended, held: bool) {
         self.schedule().end(key, ended, held, self.clock.now());
         self.shared.1.notify_one();
@@ -380,7 +379,7 @@ impl<K: Key> Queue<K> {
         self.shared.1.notify_one();
     }
 
-    /// Keys that could run now.
+    /// Number of keys that can run now.
     pub fn depth(&self) -> usize {
         self.schedule().depth()
     }

@@ -1,5 +1,5 @@
-//! How objects are named and addressed: [`Resource`] (a kind as the API server routes it),
-//! [`ObjectKey`] (one object of it) and [`Uid`].
+//! Names and addresses of objects: [`Resource`] (a kind as in URLs), [`ObjectKey`] (one object of it) and
+//! [`Uid`].
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub struct Resource {
     pub plural: Cow<'static, str>,
     /// Kind, as in manifests.
     pub kind: Cow<'static, str>,
-    /// Whether objects live in namespaces.
+    /// Whether objects have a namespace.
     pub namespaced: bool,
 }
 
@@ -85,7 +85,7 @@ impl Resource {
         }
     }
 
-    /// `plural` or `plural.group`, the name of the kind among all kinds.
+    /// `plural` or `plural.group`, unique among all kinds.
     pub fn qualified_name(&self) -> Cow<'static, str> {
         if self.group.is_empty() {
             self.plural.clone()
@@ -94,7 +94,7 @@ impl Resource {
         }
     }
 
-    /// URL path of the collection: of one namespace, or of the whole cluster for an empty one.
+    /// URL path of the collection in one namespace, or in the whole cluster for an empty one.
     pub fn path(&self, namespace: &str) -> String {
         let version = self.discovery_path();
         if namespace.is_empty() {
@@ -104,7 +104,7 @@ impl Resource {
         }
     }
 
-    /// URL path of the list of all resources of the same group and version.
+    /// URL path of the resource list of the group and version.
     pub(crate) fn discovery_path(&self) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         format!("{root}/{}", self.api_version())
@@ -148,8 +148,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The identity the API server gave to one life of an object: a name can be used again, a uid
-/// never.
+/// The uid of an object: unlike a name, it is never reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Uid(pub Box<str>);

@@ -1,24 +1,24 @@
 //! Randomness, passed in.
 //!
-//! A small seeded generator (`SplitMix64`). Seeds replay across dependency upgrades, which is why it
-//! is our own. It is not for secrets: keys and certificates take their randomness from ring.
+//! A small seeded generator (`SplitMix64`), implemented here so that seeds give the same numbers after
+//! upgrades of dependencies. Not for secrets: keys and certificates use the random numbers of ring.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A shared stream of pseudo-random numbers; clones continue the same stream.
+/// A shared sequence of pseudo-random numbers; clones continue the same sequence.
 #[derive(Clone, Debug)]
 pub struct Rng(Arc<AtomicU64>);
 
 impl Rng {
-    /// The stream that belongs to `seed`.
+    /// Returns the sequence of `seed`.
     pub fn seeded(seed: u64) -> Self {
         Self(Arc::new(AtomicU64::new(seed)))
     }
 
-    /// An independent stream for the consumer called `name`, so that a new consumer shifts no
-    /// other consumer's numbers.
+    /// Returns an independent sequence for the consumer `name`, so that a new consumer changes no other
+    /// consumer's numbers.
     #[must_use]
     pub fn fork(&self, name: &str) -> Self {
         let seed = name
@@ -33,8 +33,8 @@ impl Rng {
         mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
 
-    /// A duration evenly spread over `[half, whole]` of `duration`: enough to break up crowds,
-    /// never longer than what the caller allowed.
+    /// Returns a duration evenly distributed between half of `duration` and `duration`, so that retries of
+    /// many clients spread out.
     pub fn jitter(&self, duration: Duration) -> Duration {
         let half = duration / 2;
         let span = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_of_a_seed_never_changes() {
+    fn the_sequence_of_a_seed_never_changes() {
         let rng = Rng::seeded(42);
 
         let first: Vec<u64> = (0..3).map(|_| rng.next_u64()).collect();
@@ -79,12 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_between_half_and_whole() {
+    fn jitter_stays_between_half_and_full() {
         let rng = Rng::seeded(1);
-        let whole = Duration::from_millis(100);
+        let full = Duration::from_millis(100);
         for _ in 0..1000 {
-            let jittered = rng.jitter(whole);
-            assert!(jittered >= whole / 2 && jittered <= whole, "{jittered:?}");
+            let jittered = rng.jitter(full);
+            assert!(jittered >= full / 2 && jittered <= full, "{jittered:?}");
         }
         assert_eq!(rng.jitter(Duration::ZERO), Duration::ZERO);
     }

@@ -1,13 +1,12 @@
 //! Serves an axum [`Router`] over TLS or plain HTTP.
 //!
-//! The accept loop is our own: it swaps certificates under load, caps connections, gives handshakes and
-//! first requests a deadline and drains on shutdown. When all [`Places`] are taken, a new connection
-//! evicts an idle one. Every server has places of its own. The listener lives in the future that
-//! [`Server::run`] returns and every connection in a task of its [`Stage`], so dropping the process
-//! closes all of them. A handler that panics loses its connection, not the process.
+//! The accept loop is our own: it replaces certificates under load, limits connections, gives handshakes
+//! and first requests a deadline and drains on shutdown. When all [`Places`] are taken, a new connection
+//! evicts an idle one. Every server has its own places. The future of [`Server::run`] owns the listener and
+//! a task of its [`Stage`] each connection, so dropping the process closes all of them. A handler that
+//! panics loses its connection, not the process.
 //!
-//! The connection timers of HTTP keep-alive are tokio's own; every deadline that decides about a
-//! request uses the clock of the [`Env`].
+//! HTTP keep-alive uses tokio's timers; every deadline of a request uses the clock of the [`Env`].
 
 mod places;
 
@@ -37,38 +36,37 @@ use crate::certificates::ServingCertificate;
 use crate::process::{Env, Stage};
 use crate::tasks::{Spawner, panic_message};
 
-/// Pause after a failed accept: the usual cause is a process out of file descriptors, and trying
-/// again at once would only burn the processor.
+/// Pause after a failed accept: the usual cause is a lack of file descriptors, which an immediate retry
+/// does not change.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// A client that has sent requests and sends no more for this long is disconnected.
-const IDLE: Duration = Duration::from_secs(120);
+/// How long a connection may be idle after its last request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where and how to serve.
+/// Address and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// What is served, for logs and errors: `webhooks`, `metrics`.
+    /// Name in logs and errors: `webhooks`, `metrics`.
     pub name: &'static str,
-    /// Host name or address; empty for every address of the machine.
+    /// Host name or address; empty for all addresses of the machine.
     pub host: String,
     /// Port; 0 lets the system choose one.
     pub port: u16,
-    /// How long a TLS handshake may take.
+    /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long a connection may last without a request.
+    /// How long a new connection may stay without a request.
     pub first_request_timeout: Duration,
-    /// Connections served at once. A further one evicts the one that is idle for the longest time, or
-    /// waits to be accepted while all have requests in flight.
+    /// Maximum number of connections. A further one evicts the one that has been idle longest, or is
+    /// accepted later if all have requests in flight.
     pub max_connections: usize,
-    /// How long a connection is used before the client is asked to open another one. An API server
-    /// sends every review over one HTTP/2 connection, so without this one replica would get all of
-    /// them until it ends.
+    /// Age at which the client is asked to open a new connection. An API server sends all reviews over one
+    /// HTTP/2 connection, so without this one replica would get all of them.
     pub max_age: Duration,
-    /// How long running requests may take once their connection is to be closed.
+    /// How long requests may take after their connection starts to close.
     pub drain: Duration,
 }
 
 impl ServeConfig {
-    /// `host:port` with the usual limits.
+    /// `host:port` with the default limits.
     pub fn new(name: &'static str, host: impl Into<String>, port: u16) -> Self {
         Self {
             name,
@@ -86,19 +84,19 @@ impl ServeConfig {
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is taken, not ours, or may not be used.
+    /// The address is in use, not local, or not permitted.
     #[error("cannot serve {name} on {address}: {source}; choose another address or port")]
     Bind {
-        /// What was to be served.
+        /// Name of the server.
         name: &'static str,
-        /// Where.
+        /// The address.
         address: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// A server that listens already and does not answer yet.
+/// A server that listens and does not answer yet.
 #[derive(Debug)]
 pub struct Server {
     config: ServeConfig,
@@ -107,11 +105,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address. Clients that connect from now on wait for [`Server::run`].
+    /// Binds the address. Clients that connect from now on wait for [`Server::run`].
     pub async fn bind(config: ServeConfig) -> Result<Self, ServeError> {
         let port = config.port;
         let bound = if config.host.is_empty() {
-            // The unspecified IPv6 address takes IPv4 clients as well, where there is IPv6 at all.
+            // The unspecified IPv6 address also accepts IPv4 clients, if the machine has IPv6.
             match TcpListener::bind(("::", port)).await {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                     TcpListener::bind(("0.0.0.0", port)).await
@@ -131,13 +129,13 @@ impl Server {
         }
     }
 
-    /// The address, with the port the system chose if it was asked to.
+    /// The address, with the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until `stage` is to stop, then finishes the running ones within the deadline.
-    /// With a certificate over TLS, without one over plain HTTP.
+    /// Serves until `stage` stops, then finishes the current requests within the drain deadline. With a
+    /// certificate over TLS, without one over plain HTTP.
     pub async fn run(
         self,
         router: Router,
@@ -167,7 +165,7 @@ impl Server {
     }
 }
 
-/// What every connection needs.
+/// What all connections share.
 #[derive(Clone)]
 struct Connections {
     config: ServeConfig,
@@ -178,7 +176,7 @@ struct Connections {
 }
 
 impl Connections {
-    /// The next connection and its place, or `None` when no more are wanted.
+    /// Returns the next connection and its place, or `None` after the shutdown has started.
     async fn accept(&self, listener: &TcpListener, places: &Places) -> Option<(TcpStream, Place)> {
         let next = async {
             loop {
@@ -201,7 +199,7 @@ impl Connections {
     fn start(&self, stream: TcpStream, place: Place) {
         let connections = self.clone();
         OwnTasks::of(self).execute(async move {
-            // Answers are small and wanted at once.
+            // Answers are small and urgent.
             let _ = stream.set_nodelay(true);
             match connections.tls.clone() {
                 None => {
@@ -217,8 +215,8 @@ impl Connections {
         self.env.metrics.connection(self.config.name, result);
     }
 
-    /// A failed handshake is the client's affair (port scanners, clients without our CA), so it is
-    /// counted, but not worth more than a debug line.
+    /// Failed handshakes come from clients (port scanners, clients without our CA), so they are counted and
+    /// logged at debug level only.
     async fn talk_tls(&self, tls: &TlsAcceptor, stream: TcpStream, place: &Place) {
         let handshake = self.env.clock.timeout(self.config.handshake_timeout, tls.accept(stream));
         let handshake = tokio::select! {
@@ -248,8 +246,8 @@ impl Connections {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = auto::Builder::new(OwnTasks::of(self));
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(IDLE / 2);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(IDLE_TIMEOUT / 2);
         let router = TowerToHyperService::new(self.router.clone());
         let service = Counted { router, requests: place.requests() };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -277,7 +275,7 @@ impl Connections {
         }
     }
 
-    /// Waits until a connection has to end.
+    /// Waits until the server has to close the connection.
     async fn end(&self, place: &Place) -> End {
         let clock = &self.env.clock;
         let without_request = async {
@@ -298,15 +296,15 @@ impl Connections {
     }
 }
 
-/// How a connection ends that the client does not end.
+/// How the server closes a connection.
 enum End {
     /// After its requests.
     InOrder,
-    /// At once, because the client has not sent a request; counted as this.
+    /// At once, because the client has sent no request; the label of the metric.
     Unused(&'static str),
 }
 
-/// The router, with its requests counted.
+/// The router; it counts its requests.
 struct Counted {
     router: TowerToHyperService<Router>,
     requests: Requests,
@@ -324,8 +322,7 @@ impl Service<Request<Incoming>> for Counted {
     }
 }
 
-/// Runs connections and the streams of HTTP/2 as tasks of our stage, so that they end with the
-/// process.
+/// Runs connections and HTTP/2 streams as tasks of our stage, so that they end with the process.
 #[derive(Clone)]
 struct OwnTasks {
     serving: &'static str,

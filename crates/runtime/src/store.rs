@@ -1,11 +1,11 @@
 //! An ordered, indexed cache of one kind.
 //!
-//! One writer (the watch task of that kind) and any number of readers. Readers get `Arc`s, in the
-//! order of their keys, from declared indexes. Whoever wants to know about changes registers with
-//! [`Store::on_change`] and is called with the old and the new view, in order, after the store has
-//! them; deletes that happened while nobody was watching are found by comparing with the next list.
+//! One writer (the watch task of the kind) and any number of readers. Readers get `Arc`s in the order of
+//! their keys, all of them or by index. Listeners registered with [`Store::on_change`] are called with the
+//! old and the new view, in order, after the store has changed; deletes that the watch missed are found by
+//! comparing with the next list.
 //!
-//! [`Store::observed`] is how far the cache has come; the write fence waits for it.
+//! [`Store::observed`] is the progress of the cache; the write fence waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -18,40 +18,40 @@ use crate::resource::{ObjectKey, Resource, Uid};
 use crate::view::{Meta, View};
 use crate::wake::note_read;
 
-/// A change of one object, as told to listeners. At least one of the two is there.
+/// A change of one object. At least one of the two views is present.
 #[derive(Debug)]
 pub struct Change<'a, T> {
-    /// The view before.
+    /// The view before the change.
     pub old: Option<&'a T>,
-    /// The view after, or none if the object is gone.
+    /// The view after the change; none if the object was deleted.
     pub new: Option<&'a T>,
-    /// Whether this is the first state ever seen, rather than something that happened.
+    /// Whether this belongs to the first list rather than to a change.
     pub initial: bool,
 }
 
-/// Why the watch that fills a store does not work at the moment.
+/// Why the watch of a store currently fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Status code, where the server answered at all.
+    /// HTTP status code, if the server answered.
     pub code: Option<u16>,
-    /// What happened, for people.
+    /// Message for the user.
     pub message: String,
 }
 
 /// Whether the API server serves the kind of an optional cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It does, and the store has its objects; or the watch has not asked yet.
+    /// It does, and the store has its objects; or the watch has not started yet.
     #[default]
     Served,
-    /// The API server refuses the watch (403 or 404), and discovery does not confirm that the kind
-    /// is gone. The store keeps what it had.
+    /// The API server refuses the watch (403 or 404), and discovery does not confirm that the kind is gone.
+    /// The store keeps its objects.
     Unknown,
     /// The API server refuses the watch, and discovery does not list the kind. The store is empty.
     Absent,
 }
 
-/// The [`Presence`] of a kind as it changes.
+/// The current [`Presence`] of a kind and its changes.
 pub type PresenceChanges = watch::Receiver<Presence>;
 
 type Listener<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
@@ -63,7 +63,7 @@ type Waiter = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, Debug)]
 pub struct Index(usize);
 
-/// Declares a store's indexes before anything is in it.
+/// Declares the indexes of a store before it has objects.
 pub struct StoreBuilder<T> {
     resource: Resource,
     metrics: Metrics,
@@ -77,8 +77,8 @@ impl<T: View> StoreBuilder<T> {
         Self { resource, metrics, indexes: Vec::new(), on_read: Box::new(|_| {}) }
     }
 
-    /// Adds an index by the value that `of` finds in the name, the labels and the owner of an object;
-    /// objects without one are left out.
+    /// Adds an index by the value that `of` returns for an object's name, labels and owner. Objects without
+    /// a value are not indexed.
     pub fn index(&mut self, of: impl Fn(&Meta) -> Option<String> + Send + Sync + 'static) -> Index {
         self.indexes.push(IndexState { of: Box::new(of), keys: BTreeMap::new() });
         Index(self.indexes.len() - 1)
@@ -114,12 +114,12 @@ impl<T: View> StoreBuilder<T> {
 
 struct IndexState {
     of: IndexFn,
-    /// Sorted. Most values have one or two, for which a list is the smallest there is.
+    /// Sorted. Most values have one or two keys, for which a list needs least memory.
     keys: BTreeMap<String, Vec<ObjectKey>>,
 }
 
 impl IndexState {
-    /// Follows one object from what it was to what it is.
+    /// Updates the index for one object.
     fn change(&mut self, key: &ObjectKey, old: Option<&Meta>, new: Option<&Meta>) {
         let (was, is) = (old.and_then(&self.of), new.and_then(&self.of));
         if was == is {
@@ -142,7 +142,7 @@ impl IndexState {
     }
 }
 
-/// Whether an object is where it was in every index.
+/// Whether an object has the same value in every index.
 fn stays(old: &Meta, new: &Meta) -> bool {
     old.labels == new.labels && old.controller == new.controller
 }
@@ -186,8 +186,8 @@ struct Shared<T> {
     on_read: OnRead<T>,
     cached: Gauge,
     state: RwLock<State<T>>,
-    /// Locked for the whole of a change, so that listeners hear of changes in order and a new
-    /// listener misses none. Always taken before `state`.
+    /// Locked during a whole change, so that listeners get changes in order and a new listener misses none.
+    /// Always locked before `state`.
     followers: Mutex<Followers<T>>,
     synced: watch::Sender<bool>,
     trouble: watch::Sender<Option<Trouble>>,
@@ -248,7 +248,7 @@ impl<T: View> Store<T> {
         self.read().objects.is_empty()
     }
 
-    /// The resourceVersion up to which the cache has seen everything.
+    /// The resourceVersion up to which the cache is complete.
     pub fn observed(&self) -> u64 {
         self.read().observed
     }
@@ -265,7 +265,7 @@ impl<T: View> Store<T> {
         *self.0.synced.borrow()
     }
 
-    /// Somebody needs the kind: a cache that is only filled on demand is from now on.
+    /// Starts a cache that is filled on demand.
     pub fn demand(&self) {
         self.0.demand.notify_one();
     }
@@ -275,19 +275,19 @@ impl<T: View> Store<T> {
         self.0.demand.notified().await;
     }
 
-    /// Whether the store shows what the server has: not before the watch has begun, nor while the server
-    /// does not serve the kind.
+    /// Whether the store has the server's objects: false before the first list and while the server does
+    /// not serve the kind.
     pub fn is_listed(&self) -> bool {
         self.observed() > 0
     }
 
-    /// Calls `then` once [`Store::is_listed`], at once if it is.
+    /// Calls `then` once [`Store::is_listed`], immediately if it already is.
     pub fn when_listed(&self, then: impl FnOnce() + Send + 'static) {
         self.when_observed(1, then);
     }
 
-    /// Calls `listener` for everything that is in the store now, and for every change from now on.
-    /// Listeners must be quick and must not call back into the store's writer.
+    /// Calls `listener` for every object in the store and for every later change. Listeners must be fast
+    /// and must not change the store.
     pub fn on_change(&self, listener: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         let mut followers = self.followers();
         for view in self.all() {
@@ -296,7 +296,7 @@ impl<T: View> Store<T> {
         followers.listeners.push(Box::new(listener));
     }
 
-    /// Calls `then` once the cache has seen `resource_version`, at once if it has.
+    /// Calls `then` once the cache has observed `resource_version`, immediately if it already has.
     pub fn when_observed(&self, resource_version: u64, then: impl FnOnce() + Send + 'static) {
         let mut followers = self.followers();
         if self.observed() >= resource_version {
@@ -307,12 +307,12 @@ impl<T: View> Store<T> {
         }
     }
 
-    /// Whether this life of the object is not (or no longer) in the cache.
+    /// Whether the cache has no object with this key and uid.
     pub fn is_gone(&self, key: &ObjectKey, uid: &Uid) -> bool {
         self.get(key).is_none_or(|view| view.meta().uid != *uid)
     }
 
-    /// Calls `then` once this life of the object is no longer in the cache, at once if it is not.
+    /// Calls `then` once [`Store::is_gone`], immediately if it already is.
     pub fn when_gone(&self, key: &ObjectKey, uid: &Uid, then: impl FnOnce() + Send + 'static) {
         let mut followers = self.followers();
         if self.is_gone(key, uid) {
@@ -324,13 +324,12 @@ impl<T: View> Store<T> {
         }
     }
 
-    /// Asks for a new list, because the cache seems to be stuck behind the server.
+    /// Requests a new list, because the cache is behind the server.
     pub fn request_resync(&self) {
         self.0.resync.notify_one();
     }
 
-    /// What keeps the watch from following the server, as it comes and goes. The contents stay
-    /// readable meanwhile, and grow old.
+    /// Why the watch fails, and changes of it. The contents stay readable meanwhile, and become outdated.
     pub fn trouble(&self) -> watch::Receiver<Option<Trouble>> {
         self.0.trouble.subscribe()
     }
@@ -341,7 +340,7 @@ impl<T: View> Store<T> {
         *self.0.presence.borrow()
     }
 
-    /// The same, with its changes.
+    /// Returns the presence and its changes.
     pub fn presence_changes(&self) -> PresenceChanges {
         self.0.presence.subscribe()
     }
@@ -370,15 +369,14 @@ impl<T: View> Store<T> {
         self.0.resync.notified().await;
     }
 
-    /// Replaces the contents by a complete list taken at `resource_version`. What is known of the
-    /// objects in `keep` stays: they are there, but could not be read.
+    /// Replaces the contents by a complete list at `resource_version`. Objects in `keep` stay as they are:
+    /// they exist, but could not be decoded.
     pub(crate) fn replace(&self, views: Vec<T>, keep: &BTreeSet<ObjectKey>, resource_version: u64) {
         let mut followers = self.followers();
         let initial = !self.is_synced();
         let mut gone: BTreeSet<ObjectKey> =
             self.read().objects.keys().filter(|key| !keep.contains(*key)).cloned().collect();
-        // A list is the truth even where its versions are older than what we saw, as after a
-        // restore from a backup.
+        // A list replaces newer versions too, as after a restore from a backup.
         for view in views {
             gone.remove(&view.meta().key);
             let same = |known: Arc<T>| version(&*known) == version(&view);
@@ -417,7 +415,7 @@ impl<T: View> Store<T> {
         self.observe(&mut followers, resource_version);
     }
 
-    /// Notes that nothing happened up to `resource_version`.
+    /// Records that the kind is unchanged up to `resource_version`.
     pub(crate) fn bookmark(&self, resource_version: u64) {
         self.observe(&mut self.followers(), resource_version);
     }
@@ -439,7 +437,7 @@ impl<T: View> Store<T> {
         }
     }
 
-    /// Tells those who wait for the end of a life under this key, if that is what happened.
+    /// Calls those who wait for the deletion of an object with this key, if it was deleted.
     fn ended(&self, followers: &mut Followers<T>, key: &ObjectKey) {
         let Some(waiting) = followers.gone_waiters.remove(key) else { return };
         let (gone, still_there): (Vec<_>, Vec<_>) =

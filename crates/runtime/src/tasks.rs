@@ -1,9 +1,8 @@
-//! Tasks that end with their process, and the order in which a process stops.
+//! Tasks that end with their process, and the request to stop.
 //!
-//! A process is a future. It makes one [`Tasks`] and hands out its [`Spawner`]; everything spawned
-//! through it is gone once the `Tasks` is dropped, so that dropping the process is a crash that
-//! leaves nothing behind. An orderly stop is a [`Shutdown`]: it is asked for once, everybody stops
-//! taking new work, and [`Tasks::join`] waits for what is under way.
+//! A process creates one [`Tasks`] and hands out its [`Spawner`]. Dropping the `Tasks` drops every task, so
+//! that dropping the process is a crash that leaves nothing behind. An orderly stop is a [`Shutdown`]: all
+//! parts stop taking new work, and [`Tasks::join`] waits for the current work.
 
 use std::any::Any;
 use std::future::Future;
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Owner of a process's tasks. Dropping it ends all of them.
+/// Owner of a process's tasks. Dropping it drops all of them.
 #[derive(Debug)]
 pub struct Tasks {
     spawner: Spawner,
@@ -23,7 +22,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// An owner without tasks.
+    /// Creates an owner without tasks.
     pub fn new() -> Self {
         let crash = CancellationToken::new();
         let spawner = Spawner {
@@ -34,24 +33,24 @@ impl Tasks {
         Self { spawner, _crash: crash.drop_guard() }
     }
 
-    /// The handle through which parts of the process start their tasks.
+    /// Returns the handle that starts tasks.
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
     }
 
-    /// Waits until every task has ended by itself.
+    /// Waits until every task has ended.
     pub async fn join(&self) {
         self.spawner.tracker.close();
         self.spawner.tracker.wait().await;
     }
 
-    /// Waits for the first panic of a task and returns what it said. A task that is gone without a
-    /// word would leave the process running blind.
+    /// Waits for the first panic of a task and returns its message. Without this, the process would run on
+    /// without that task.
     pub async fn panicked(&self) -> String {
         let mut panicked = self.spawner.panicked.subscribe();
         // The sender lives in `self`.
-        let said = panicked.wait_for(Option::is_some).await.ok();
-        said.and_then(|said| said.clone()).unwrap_or_default()
+        let message = panicked.wait_for(Option::is_some).await.ok();
+        message.and_then(|message| message.clone()).unwrap_or_default()
     }
 }
 
@@ -61,7 +60,7 @@ impl Default for Tasks {
     }
 }
 
-/// Starts tasks on behalf of a [`Tasks`].
+/// Starts tasks of a [`Tasks`].
 #[derive(Clone, Debug)]
 pub struct Spawner {
     crash: CancellationToken,
@@ -87,34 +86,34 @@ impl Spawner {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-/// The request to stop in good order; clones share it.
+/// The request for an orderly stop; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// A request nobody has made yet.
+    /// Creates a request that has not been started.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks everybody to stop. Asking twice is harmless.
+    /// Requests the stop. Calling it twice is harmless.
     pub fn start(&self) {
         self.0.cancel();
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop was requested.
     pub fn started(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Completes when a stop is asked for.
+    /// Completes when a stop is requested.
     pub async fn requested(&self) {
         self.0.cancelled().await;
     }

@@ -1,11 +1,11 @@
-//! Narrow views: what a process keeps of an object.
+//! Narrow views: the part of an object that a process keeps in memory.
 //!
-//! A cache of complete typed pods costs tens of kilobytes each; a view is a struct with the fields
-//! its reader needs, decoded straight from the API server's JSON (everything else is skipped while
-//! parsing). Every view carries a [`Meta`]; the rest is up to the reader.
+//! A cached typed pod costs tens of kilobytes. A view is a struct with the fields that its readers need,
+//! decoded directly from the API server's JSON; the parser skips all other fields. Every view has a
+//! [`Meta`].
 //!
-//! Views are for reading only. Writing one back would drop what it left out; writes are patches
-//! (see [`crate::write`]).
+//! Views are read-only: writing one back would drop the skipped fields. Writes are patches (see
+//! [`crate::write`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,22 +19,22 @@ use serde::{Deserialize, Deserializer};
 
 use crate::resource::{ObjectKey, Uid};
 
-/// Something that can be cached.
+/// An object that can be cached.
 pub trait View: DeserializeOwned + Send + Sync + 'static {
-    /// Who the object is.
+    /// Metadata of the object.
     fn meta(&self) -> &Meta;
 
-    /// Reads the object that `json` begins with.
+    /// Decodes the object that `json` begins with.
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         Self::deserialize(&mut serde_json::Deserializer::from_slice(json))
     }
 }
 
-/// The JSON of an object without `metadata.managedFields`. Views skip them anyway; whoever keeps a typed
-/// object would first read them into more values than all the rest of it has.
+/// Returns the JSON of an object without `metadata.managedFields`, which would take more values than the
+/// rest of a typed object. Views skip them anyway.
 pub fn without_managed_fields(json: &[u8]) -> Cow<'_, [u8]> {
     const KEY: &[u8] = br#""managedFields":"#;
-    // Inside a string the quotes would be escaped, and the server writes the metadata before the spec.
+    // Quotes inside a string would be escaped, and the server writes the metadata before the spec.
     let before_spec = memmem::find(json, br#""spec":"#).map_or(json, |spec| &json[..spec]);
     let Some(start) = memmem::find(before_spec, KEY) else { return Cow::Borrowed(json) };
     let mut value = serde_json::Deserializer::from_slice(&json[start + KEY.len()..]).into_iter();
@@ -48,23 +48,23 @@ pub fn without_managed_fields(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned([head, rest].concat())
 }
 
-/// The part of `metadata` that controllers need of every object.
+/// The part of `metadata` that controllers need.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawMeta")]
 pub struct Meta {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The life of the object.
+    /// Uid.
     pub uid: Uid,
     /// Version, comparable as a number.
     pub resource_version: u64,
-    /// Counts changes of the spec; 0 for kinds that have none.
+    /// Generation of the spec; 0 for kinds without one.
     pub generation: i64,
-    /// When it was created; absent in what was never stored.
+    /// Creation time; absent in objects that were never stored.
     pub created: Option<Timestamp>,
     /// Whether the object is being deleted.
     pub deleting: bool,
-    /// When it should be gone, grace period included, if it is being deleted.
+    /// Deletion timestamp, which includes the grace period.
     pub gone_by: Option<Timestamp>,
     /// Labels.
     pub labels: Labels,
@@ -84,7 +84,7 @@ impl Meta {
     }
 }
 
-/// The same from typed metadata, for kinds that are kept whole.
+/// The same from typed metadata, for kinds that are cached completely.
 impl From<&ObjectMeta> for Meta {
     fn from(typed: &ObjectMeta) -> Self {
         let controller = typed.owner_references.iter().flatten();
@@ -117,10 +117,10 @@ impl From<&ObjectMeta> for Meta {
     }
 }
 
-/// A view of metadata alone, for kinds of which nothing else is needed.
+/// A view of metadata alone.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct MetaView {
-    /// Who the object is.
+    /// Metadata.
     pub metadata: Meta,
 }
 
@@ -140,7 +140,7 @@ pub struct Owner {
     pub kind: Box<str>,
     /// Name, in the namespace of the owned object (or cluster-scoped).
     pub name: Box<str>,
-    /// The life of the owner.
+    /// Uid.
     pub uid: Uid,
 }
 
@@ -204,8 +204,8 @@ impl From<RawMeta> for Meta {
     }
 }
 
-/// Labels in one allocation: `key NUL value NUL …`, sorted by key. A pod has about ten of them, so
-/// scanning beats hashing, and one string beats twenty by a kilobyte.
+/// Labels in one allocation: `key NUL value NUL …`, sorted by key. A pod has about ten labels, so scanning
+/// is faster than hashing, and one string saves a kilobyte over twenty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Labels(Box<str>);
 
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Reads labels straight into their one allocation.
+/// Decodes labels directly into their allocation.
 struct LabelsVisitor;
 
 impl<'de> Visitor<'de> for LabelsVisitor {
@@ -262,13 +262,13 @@ impl<'de> Visitor<'de> for LabelsVisitor {
             map.next_value_seed(Append(&mut text))?;
         }
         let labels = Labels(text.into());
-        // The API server sorts them.
+        // The API server sorts them; other writers may not.
         let sorted = labels.iter().is_sorted_by(|one, next| one.0 < next.0);
         Ok(if sorted { labels } else { labels.iter().collect() })
     }
 }
 
-/// Adds a string to a text, and a NUL behind it.
+/// Appends a string and a NUL to a text.
 struct Append<'t>(&'t mut String);
 
 impl<'de> DeserializeSeed<'de> for Append<'_> {
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_read_and_everything_else_skipped() {
+    fn a_view_decodes_metadata_and_skips_unknown_fields() {
         let pod = r#"{
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_sorted_whoever_wrote_them() {
+    fn labels_are_sorted_after_decoding() {
         let read = |text: &str| serde_json::from_str::<Labels>(text).unwrap();
         let sorted = read(r#"{"a": "\u00e4", "b": "2", "c": ""}"#);
         assert_eq!(read(r#"{"c": "", "a": "\u00e4", "b": "2"}"#), sorted);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_are_cut_out_of_the_metadata_and_of_nothing_else() {
+    fn managed_fields_are_removed_only_from_the_metadata() {
         let cut = |json: &str| {
             let cut = without_managed_fields(json.as_bytes());
             String::from_utf8(cut.into_owned()).unwrap()
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_no_number_is_an_error() {
+    fn a_resource_version_must_be_a_number() {
         let error = serde_json::from_str::<MetaView>(r#"{"metadata": {"resourceVersion": "x"}}"#);
         assert!(error.is_err());
     }

@@ -1,7 +1,7 @@
-//! Keeps a [`Store`] equal to what the API server has, for ever.
+//! Keeps a [`Store`] equal to the API server.
 //!
-//! A round either lists (streamed by the server where it can, else in pages) or resumes a watch
-//! where the last one ended. The state between rounds is only where to resume from:
+//! A round either lists (streamed if the server supports it, else in pages) or resumes the last watch. The
+//! only state between rounds is where to resume:
 //!
 //! ```text
 //!             list complete at rv                 event or bookmark at rv
@@ -11,12 +11,12 @@
 //!             410 Gone, or the cache asked for it    (connection lost: same rv again)
 //! ```
 //!
-//! Lists are always consistent reads, so a restarted process never travels back in time. Deletes
-//! that fell into a gap are found because a list replaces the store. A connection on which nothing
-//! arrives, not even the bookmarks that the server sends every minute, is given up.
+//! Lists are always consistent reads, so a restarted process never goes back to older versions. A list
+//! replaces the store, which shows deletes that fell into a gap. A connection that delivers nothing, not
+//! even the bookmarks that the server sends every minute, is closed.
 //!
-//! A refusal (403 or 404) of an optional kind proves nothing by itself: permissions come and go, and
-//! API servers of different versions answer differently. The store keeps its objects, with
+//! The refusal (403 or 404) of an optional kind proves nothing by itself: permissions change, and API
+//! servers of different versions answer differently. The store keeps its objects, with
 //! [`Presence::Unknown`], until discovery confirms that the kind is gone.
 
 mod discovery;
@@ -47,8 +47,8 @@ use crate::view::{Labels, View};
 /// The annotation on the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// The least time between the starts of two watches.
-const SHORTEST: Duration = Duration::from_millis(200);
+/// Minimum time between the starts of two watches.
+const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which objects of a kind to cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +57,9 @@ pub struct Selection {
     pub resource: Resource,
     /// One namespace, or all of them if empty.
     pub namespace: String,
-    /// Label selector, as the API server spells it.
+    /// Label selector in the syntax of the API server.
     pub labels: Option<String>,
-    /// Field selector, as the API server spells it.
+    /// Field selector in the syntax of the API server.
     pub fields: Option<String>,
 }
 
@@ -121,12 +121,11 @@ impl fmt::Display for Selection {
 pub struct WatchConfig {
     /// How long one watch lasts before the server ends it. At most 294 s.
     pub server_timeout: Duration,
-    /// How long nothing at all may arrive before the connection counts as dead. More than the
-    /// minute between two bookmarks.
+    /// How long a connection may deliver nothing. More than the minute between two bookmarks.
     pub idle_timeout: Duration,
-    /// Whether to ask for streamed lists first.
+    /// Whether to request streamed lists first.
     pub streaming_lists: bool,
-    /// Objects per page where the server does not stream.
+    /// Objects per page if the server does not stream.
     pub page_size: u32,
 }
 
@@ -172,7 +171,7 @@ struct Event<'a> {
     object: &'a RawValue,
 }
 
-/// Who an object is, readable whatever the rest of it looks like.
+/// Identity of an object, which decodes even if the rest of the object does not.
 #[derive(Deserialize)]
 struct Identity {
     metadata: IdentityMeta,
@@ -224,10 +223,10 @@ struct PageMeta {
     continue_token: String,
 }
 
-/// A list under way.
+/// A list in progress.
 struct Listing<T> {
     views: Vec<T>,
-    /// Objects that could not be read: whatever we knew of them stays.
+    /// Objects that could not be decoded: the store keeps their last view.
     unreadable: BTreeSet<ObjectKey>,
 }
 
@@ -248,7 +247,7 @@ pub(crate) struct Watcher<T> {
     pub(crate) store: Store<T>,
     /// Whether the API server may not serve the kind.
     pub(crate) optional: bool,
-    /// Whether nothing is asked for before [`Store::demand`].
+    /// Whether to wait for [`Store::demand`].
     pub(crate) on_demand: bool,
     pub(crate) readiness: Part,
 }
@@ -289,7 +288,7 @@ impl<T: View> Watcher<T> {
         if !self.store.is_synced() {
             self.readiness.not_ready(error.to_string());
         }
-        // The server ends watches all the time; what lasts is worth a line.
+        // Watches end all the time; only repeated failures are worth a warning.
         if failures == 3 && !self.optional {
             tracing::warn!(kind = %self.selection.resource, %error, "watch keeps failing");
         } else {
@@ -297,7 +296,7 @@ impl<T: View> Watcher<T> {
         }
     }
 
-    /// Makes an unsynced or emptied cache ready without objects.
+    /// Marks an unsynced or emptied cache as synced without objects.
     fn show_nothing(&self) {
         self.store.replace(Vec::new(), &BTreeSet::new(), 0);
         self.readiness.ready();
@@ -332,7 +331,7 @@ impl<T: View> Watcher<T> {
         loop {
             let request = self.selection.request().list(&params);
             let body = self.open(request.map_err(kube::Error::BuildRequest)?).await?;
-            let text = self.whole(body).await?;
+            let text = self.read_body(body).await?;
             let page: Page<'_> = serde_json::from_slice(&text)?;
             for item in &page.items {
                 self.read(item, &mut listing)?;
@@ -346,7 +345,7 @@ impl<T: View> Watcher<T> {
         }
     }
 
-    /// Follows one watch to its end. With a `listing`, the watch starts with the complete state.
+    /// Follows one watch until it ends. With a `listing`, the watch starts with the complete state.
     async fn watch(
         &self,
         resume: &mut Resume,
@@ -391,8 +390,8 @@ impl<T: View> Watcher<T> {
                 if !heard {
                     return Err(WatchError::EndedAtOnce);
                 }
-                // A proxy that cuts every watch must not keep us busy.
-                self.clock.sleep_until(opened_at + SHORTEST).await;
+                // Limits the rate if a proxy closes every watch.
+                self.clock.sleep_until(opened_at + MIN_WATCH_INTERVAL).await;
                 return Ok(());
             };
             heard = true;
@@ -408,7 +407,7 @@ impl<T: View> Watcher<T> {
 
     /// Sends a list or watch request and checks that it was accepted.
     async fn open(&self, request: http::Request<Vec<u8>>) -> Result<Body, WatchError> {
-        let (code, body) = self.ask(request).await?;
+        let (code, body) = self.send(request).await?;
         if (200..300).contains(&code) {
             self.store.set_trouble(None);
             // Without objects of an earlier list, the kind counts as served once it is listed.
@@ -420,8 +419,8 @@ impl<T: View> Watcher<T> {
         Err(self.refusal(code, body).await?)
     }
 
-    /// Sends a request; status code and body of the answer.
-    async fn ask(&self, request: http::Request<Vec<u8>>) -> Result<(u16, Body), WatchError> {
+    /// Sends a request and returns the status code and body of the answer.
+    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<(u16, Body), WatchError> {
         let sent = self.client.send(request.map(Body::from));
         let Some(response) = self.clock.timeout(self.config.idle_timeout, sent).await else {
             return Err(WatchError::Idle(self.config.idle_timeout));
@@ -432,9 +431,9 @@ impl<T: View> Watcher<T> {
         Ok((code, response.into_body()))
     }
 
-    /// The error for an answer that is not a success.
+    /// Returns the error for an unsuccessful answer.
     async fn refusal(&self, code: u16, body: Body) -> Result<WatchError, WatchError> {
-        let body = self.whole(body).await?;
+        let body = self.read_body(body).await?;
         let status = serde_json::from_slice::<Status>(&body)
             .unwrap_or_else(|_| Status::failure(&String::from_utf8_lossy(&body), "NotAStatus"));
         if code == 404 {
@@ -443,14 +442,14 @@ impl<T: View> Watcher<T> {
         Ok(WatchError::Api(Box::new(Status { code, ..status })))
     }
 
-    async fn whole(&self, body: Body) -> Result<Bytes, WatchError> {
+    async fn read_body(&self, body: Body) -> Result<Bytes, WatchError> {
         match self.clock.timeout(self.config.idle_timeout, body.collect()).await {
             Some(body) => Ok(body?.to_bytes()),
             None => Err(WatchError::Idle(self.config.idle_timeout)),
         }
     }
 
-    /// The server no longer knows the version we stopped at.
+    /// Handles 410: the server no longer has the version to resume from.
     fn gap(&self, resume: &mut Resume) {
         self.metrics.watch_event(&self.selection.resource, "gap");
         *resume = Resume::List;
@@ -515,7 +514,7 @@ impl<T: View> Watcher<T> {
         Ok(())
     }
 
-    /// Takes over one object and returns its version.
+    /// Adds or updates one object and returns its version.
     fn upsert(&self, view: T) -> u64 {
         let version = view.meta().resource_version;
         self.store.upsert(view);
@@ -523,8 +522,8 @@ impl<T: View> Watcher<T> {
         version
     }
 
-    /// Reads one object into the listing and returns its version. One object that does not fit the
-    /// view must not blind us to all others.
+    /// Decodes one object into the listing and returns its version. An object that does not fit the view
+    /// must not hide all others.
     fn read(&self, object: &RawValue, listing: &mut Listing<T>) -> Result<u64, WatchError> {
         let error = match self.store.read_view(object.get().as_bytes()) {
             Ok(view) => {
@@ -561,7 +560,7 @@ impl<T: View> Watcher<T> {
 }
 
 impl WatchError {
-    /// Whether the server does not stream lists: it says so, or it never ends one.
+    /// Whether the server does not stream lists: it refuses, or never ends one.
     fn refuses_streaming(&self) -> bool {
         match self {
             Self::Api(status) => matches!(status.code, 400 | 422),
@@ -570,7 +569,7 @@ impl WatchError {
         }
     }
 
-    /// Status code of the server's answer.
+    /// HTTP status code of the answer.
     fn code(&self) -> Option<u16> {
         match self {
             Self::NotServed(_) => Some(404),
@@ -589,14 +588,14 @@ impl WatchError {
     }
 }
 
-/// The error with everything that led to it: what the client says first is that it failed, and only
-/// the innermost cause tells whether the server refused, is away or shows a wrong certificate.
+/// Returns the error with its causes. Only the innermost cause shows whether the server refused, is
+/// unreachable or has a wrong certificate.
 fn with_causes(error: &kube::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         let said = error.to_string();
-        // Some errors repeat their cause in their own words.
+        // Some errors include the text of their cause.
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
@@ -623,8 +622,8 @@ impl Lines {
         Self { body, buffer: BytesMut::new(), searched: 0 }
     }
 
-    /// The next complete line; `None` when the stream has ended. Safe to drop between frames: what
-    /// arrived stays in the buffer.
+    /// Returns the next complete line, or `None` at the end of the stream. Cancel-safe: received data stays
+    /// in the buffer.
     async fn next(&mut self) -> Result<Option<BytesMut>, kube::Error> {
         loop {
             let unsearched = self.buffer.get(self.searched..).unwrap_or_default();

@@ -1,11 +1,10 @@
-//! The only way to write to Kubernetes.
+//! The writer: all writes to Kubernetes go through it.
 //!
-//! A [`Write`] is data: which object, which verb, under which precondition, and why. Plans are made
-//! of writes, so decisions can be compared and printed. The [`Writer`] executes them: it checks
-//! leadership until the bytes are sent, sends under one field manager with a timeout shorter than the
-//! lease's renewal deadline, keeps a bounded number in flight (fewer of a kind in a namespace while the
-//! API server asks us to slow down there), notes each write in the reconcile's [`Fence`], and turns every refusal into an
-//! error with a [class](crate::class::Class).
+//! A [`Write`] is data: object, verb, precondition and reason. Plans consist of writes, so that decisions
+//! can be compared and printed. The [`Writer`] executes them: it checks leadership until the bytes are
+//! sent, uses one field manager and a timeout shorter than the lease's renewal deadline, limits writes in
+//! flight (more so for a kind and namespace where the API server asks us to slow down), records each write
+//! in the reconcile's [`Fence`], and gives every error a [class](crate::class::Class).
 //!
 //! The writer never retries: retries belong to the queue, where they are visible and have backoff.
 
@@ -43,17 +42,17 @@ pub struct Write {
     pub key: ObjectKey,
     /// What to do with it.
     pub verb: Verb,
-    /// Why, in a few words: for logs and for the person who reads a plan.
+    /// Why, in a few words, for logs and printed plans.
     pub reason: &'static str,
 }
 
-/// What a write does. Every verb carries its precondition: a create fails if the object exists, a
-/// patch or delete if it is not the one that was looked at.
+/// What a write does. Every verb has a precondition: a create fails if the object exists, a patch or delete
+/// if it is not the observed object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verb {
     /// Creates the object.
     Create {
-        /// The whole object.
+        /// The complete object.
         body: Value,
     },
     /// Creates a subresource such as `binding` or `eviction`, whose body names the uid itself.
@@ -67,36 +66,36 @@ pub enum Verb {
     Merge {
         /// The fields to change; the precondition is added to its metadata.
         patch: Value,
-        /// Which life (and version) of the object this is meant for.
+        /// The object (and version) to change.
         only_if: Precondition,
-        /// `status` or `scale`, or the object itself.
+        /// `status` or `scale`; none for the object itself.
         subresource: Option<&'static str>,
     },
     /// JSON patch.
     Json {
-        /// Operations; the precondition is put in front as `test` operations.
+        /// Operations; the precondition is prepended as `test` operations.
         patch: json_patch::Patch,
-        /// Which life (and version) of the object this is meant for.
+        /// The object (and version) to change.
         only_if: Precondition,
-        /// `status` or `scale`, or the object itself.
+        /// `status` or `scale`; none for the object itself.
         subresource: Option<&'static str>,
     },
-    /// Server-side apply, for objects that people and other programs edit too.
+    /// Server-side apply, for objects that users and other programs also edit.
     Apply {
-        /// Exactly the fields we own.
+        /// Exactly the fields that we own.
         body: Value,
-        /// The object that was looked at, or `None` to create it if it is not there.
+        /// The observed object, or `None` to create it if it does not exist.
         only_if: Option<Precondition>,
         /// Takes fields over from other managers.
         force: bool,
-        /// `status`, or the object itself.
+        /// `status`; none for the object itself.
         subresource: Option<&'static str>,
     },
     /// Deletes the object.
     Delete {
-        /// Which life (and version) of the object this is meant for.
+        /// The object (and version) to delete.
         only_if: Precondition,
-        /// What happens to what it owns.
+        /// How the objects that it owns are deleted.
         propagation: Propagation,
         /// Overrides the object's own grace period.
         grace_seconds: Option<u32>,
@@ -104,7 +103,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The word used in metrics and messages.
+    /// The name in metrics and messages.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
@@ -120,44 +119,44 @@ impl Verb {
 /// Which object a write is meant for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precondition {
-    /// The life of the object: a later object of the same name is another one.
+    /// Uid of the object: a later object of the same name has another one.
     pub uid: Uid,
     /// The exact version, when the decision depends on more than the object's existence.
     pub resource_version: Option<u64>,
 }
 
 impl Precondition {
-    /// Only the object with this uid, at whatever version.
+    /// Requires this uid, at any version.
     pub fn uid(uid: &Uid) -> Self {
         Self { uid: uid.clone(), resource_version: None }
     }
 
-    /// Only the object with this uid at exactly this version.
+    /// Requires this uid and exactly this version.
     pub fn version(uid: &Uid, resource_version: u64) -> Self {
         Self { uid: uid.clone(), resource_version: Some(resource_version) }
     }
 }
 
-/// What a delete does to the objects that the deleted one owns.
+/// How a delete treats the objects that the deleted one owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
     /// The garbage collector removes them afterwards.
     #[default]
     Background,
-    /// They go first.
+    /// They are deleted first.
     Foreground,
     /// They stay.
     Orphan,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// Name, which matters when the server chose it.
+    /// Name, relevant when the server chose it.
     pub name: String,
-    /// The life of the object that was written.
+    /// Uid of the written object.
     pub uid: Uid,
-    /// The version that this write made; 0 when the server did not say (the object is gone).
+    /// The new version; 0 when the server returned none (the object is deleted).
     pub resource_version: u64,
     /// Labels after the write.
     pub labels: Labels,
@@ -170,14 +169,14 @@ pub struct Writer {
     clock: Clock,
     metrics: Metrics,
     leadership: Leadership,
-    /// Absent for writes that must not wait for others.
+    /// Absent for writes that must not wait for other writes.
     pacer: Option<Pacer>,
     manager: &'static str,
     timeout: Duration,
 }
 
 impl Writer {
-    /// A writer that acts as `manager` while `leadership` is held.
+    /// A writer with the field manager `manager`, which writes while `leadership` is held.
     pub fn new(client: Client, env: &Env, leadership: Leadership, manager: &'static str) -> Self {
         Self {
             client,
@@ -196,20 +195,20 @@ impl Writer {
         Self { manager, ..self.clone() }
     }
 
-    /// The same writer for a part of the process that acts whether or not it leads.
+    /// The same writer for a part of the process that writes whether or not it leads.
     #[must_use]
     pub fn without_election(&self) -> Self {
         Self { leadership: Leadership::without_election(), ..self.clone() }
     }
 
-    /// The same writer for rare writes on which the process depends, such as its certificates: they do
-    /// not wait for other writes, nor when the API server asks other writes to wait.
+    /// The same writer for rare writes on which the process depends, such as its certificates: they wait
+    /// neither for other writes nor for pauses that the API server requests.
     #[must_use]
     pub fn unpaced(&self) -> Self {
         Self { pacer: None, ..self.clone() }
     }
 
-    /// Sends one write and notes it in `fence`. Deleting what is already gone succeeds.
+    /// Sends one write and records it in `fence`. Deleting an object that does not exist succeeds.
     pub async fn execute(&self, fence: &Fence, write: &Write) -> Result<Written, WriteError> {
         let outcome = self.send(write, Mode::Real).await;
         let result = match &outcome {
@@ -252,7 +251,7 @@ impl Writer {
             }
             None => None,
         };
-        // Waiting for the permit may have outlived the lease; the guard looks again, even later.
+        // Waiting for the permit may have outlived the lease; the guard checks again before it sends.
         if !self.leadership.held(self.clock.now()) {
             return Err(WriteError::not_leader(write));
         }
@@ -299,8 +298,7 @@ impl Writer {
     }
 }
 
-/// What a cache will see of a write. A binding answers without a version and leaves no mark: the
-/// pod's own next version tells.
+/// The mark that a cache will observe. A binding is answered without a version and leaves no mark.
 fn mark(write: &Write, written: &Written) -> Option<Mark> {
     match &write.verb {
         _ if written.resource_version > 0 => Some(Mark::Version(written.resource_version)),
@@ -324,7 +322,7 @@ impl Written {
             resource_version: String,
             labels: Labels,
         }
-        // A delete may answer with a Status, a binding always does: both without a version.
+        // A delete may be answered with a Status and a binding always is, both without a version.
         let meta = serde_json::from_slice::<Answer>(answer).unwrap_or_default().metadata;
         let name = if meta.name.is_empty() { write.key.name.to_string() } else { meta.name };
         Self {

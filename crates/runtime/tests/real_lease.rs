@@ -1,4 +1,4 @@
-//! Two processes, one lease, the real API server, and signals that stop a process in its tracks.
+//! Two processes compete for one lease on the real API server, while signals stop and kill them.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn example(name: &str) -> PathBuf {
     target.join("examples").join(name)
 }
 
-/// Who wrote, in the order in which the API server stored it.
+/// The writers, in the order in which the API server stored their writes.
 fn writers(cluster: &Cluster) -> Vec<(u64, String)> {
     let args = ["get", "configmaps", "-n", "default", "-o", "json"];
     let list: serde_json::Value = serde_json::from_str(&cluster.kubectl(&args).unwrap()).unwrap();
@@ -89,7 +89,7 @@ async fn a_paused_holder_writes_nothing_after_it_wakes() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_killed_holder_is_replaced_and_a_stopped_one_hands_over() {
+async fn a_killed_holder_is_replaced_and_a_stopped_one_releases_its_lease() {
     let cluster = api_server();
     let mut a = holder(&cluster, "a", &[]);
     a.until_line(&["leading"]);

@@ -1,5 +1,4 @@
-//! Whole processes on the real API server: one that has done its work is quiet, and one that is
-//! dropped is gone.
+//! Complete processes on the real API server: an idle one sends nothing, and a dropped one leaves nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +42,7 @@ fn renews_lease(sent: &Sent) -> bool {
     sent.method == Method::PUT && sent.path.contains("/leases/")
 }
 
-/// What a process has done so far.
+/// Counters of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     runs: usize,
@@ -111,7 +110,7 @@ fn mark(map: &MetaView, identity: &str) -> Write {
 
 async fn marked(progress: &mut watch::Receiver<Work>, count: usize) {
     let all = progress.wait_for(|work| work.seen_marked == count);
-    in_time("every map is marked and seen marked", all).await.unwrap();
+    in_time("every map is marked and observed", all).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +133,7 @@ async fn an_idle_process_sends_nothing_but_its_lease() {
     let since = requests.since(before);
     assert!(since.iter().all(renews_lease), "{since:?}");
     let runs = progress.borrow().runs;
-    assert_eq!(runs, 40, "each map: one run to mark it, one to see it marked");
+    assert_eq!(runs, 40, "each map: one run to mark it, one to observe the mark");
 
     env.shutdown.start();
     in_time("the process stops", running).await.unwrap().unwrap();
@@ -144,7 +143,7 @@ async fn an_idle_process_sends_nothing_but_its_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_dropped_process_leaves_nothing_and_its_standby_goes_on() {
+async fn a_dropped_process_leaves_nothing_and_its_standby_continues() {
     let cluster = api_server();
     let outside = support::writer(support::client(&cluster).await, &env());
     created(&outside, "default", "first").await;
@@ -169,7 +168,7 @@ async fn a_dropped_process_leaves_nothing_and_its_standby_goes_on() {
     let since = requests.since(sent);
     assert!(since.is_empty(), "the dropped process is silent: {since:?}");
     drop(standby);
-    // Dropped tasks go away when the executor next looks at them.
+    // The executor removes dropped tasks when it next polls.
     in_time("every task is gone", async {
         while Handle::current().metrics().num_alive_tasks() > tasks_before {
             tokio::task::yield_now().await;

@@ -61,7 +61,7 @@ async fn get(client: &Client, path: &str) -> Option<Value> {
     call(client, "GET", path, &Value::Null).await.ok()
 }
 
-/// Asks again and again until `wanted` finds something.
+/// Polls until `wanted` returns a value.
 async fn until<T>(
     client: &Client,
     path: &str,
@@ -91,7 +91,7 @@ fn bundle(configuration: &Value) -> String {
     bytes.map(|bytes| String::from_utf8(bytes.0).unwrap()).unwrap_or_default()
 }
 
-/// Creates a config map that is not stored; the labels it would have, or the refusal.
+/// Creates a config map as a dry run and returns its labels or the refusal.
 async fn admit(client: &Client, name: &str, data: Value) -> Result<Value, String> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?dryRun=All");
     let body = json!({"metadata": {"name": name}, "data": data});
@@ -237,7 +237,7 @@ fn webhooks(env: &Env) -> axum::Router {
             match object["data"]["verdict"].as_str() {
                 Some("deny") => Verdict::deny("data.verdict: Invalid value: \"deny\""),
                 Some("panic") => panic!("out of luck"),
-                _ => Verdict::allow().warn(["looked at".to_owned()]),
+                _ => Verdict::allow().warn(["reviewed".to_owned()]),
             }
         })
         .route("/mutate", "mutate.hooks.example.com", |_| async {
@@ -255,10 +255,10 @@ async fn hooked(cluster: &Cluster) -> Client {
     client
 }
 
-/// Sends 100 requests a second until told to stop; how many, and what was refused.
+/// Sends 100 requests a second until `stop`; returns their number and the refusals.
 async fn drive(client: Client, stop: Arc<AtomicBool>) -> (u64, Vec<String>) {
     let mut ticks = tokio::time::interval(Duration::from_millis(10));
-    // A machine that cannot keep up falls behind instead of drowning.
+    // A slow machine falls behind instead of queueing without limit.
     let in_flight = Arc::new(Semaphore::new(100));
     let mut running = tokio::task::JoinSet::new();
     let mut sent = 0;
@@ -341,7 +341,7 @@ fn certificates_rotate_under_a_hundred_reviews_a_second_and_none_is_refused() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_wiped_bundle_and_a_deleted_secret_are_repaired_while_reviews_go_on() {
+fn a_wiped_bundle_and_a_deleted_secret_are_repaired_during_reviews() {
     let cluster = api_server();
     runtime().block_on(async {
         let client = hooked(&cluster).await;
@@ -350,7 +350,7 @@ fn a_wiped_bundle_and_a_deleted_secret_are_repaired_while_reviews_go_on() {
             configuration: "repaired",
             schedule: Schedule { overlap: Duration::from_secs(2), ..Schedule::default() },
         };
-        // A placeholder of ours is filled, not replaced.
+        // A placeholder with our labels is filled, not replaced.
         let placeholder = json!({
             "metadata": {"name": setup.secret, "labels": Setup::labels()},
             "type": "kubernetes.io/tls",
@@ -398,7 +398,7 @@ fn a_wiped_bundle_and_a_deleted_secret_are_repaired_while_reviews_go_on() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn verdicts_reach_the_user_and_a_foreign_secret_is_left_alone() {
+fn verdicts_reach_the_user_and_a_foreign_secret_is_not_changed() {
     let cluster = api_server();
     runtime().block_on(async {
         let client = hooked(&cluster).await;
@@ -472,7 +472,7 @@ fn a_repeated_event_is_one_object_with_a_count() {
         let env = env();
         let (recorder, sender) =
             events("tests-controller", "here".to_owned(), &env, writer(client.clone(), &env));
-        let tell = |message: &str| {
+        let occurrence = |message: &str| {
             recorder.record(Occurrence {
                 about: about.clone(),
                 severity: Severity::Warning,
@@ -482,8 +482,8 @@ fn a_repeated_event_is_one_object_with_a_count() {
             });
         };
 
-        (0..3).for_each(|_| tell("it did not work"));
-        tell(&"long ".repeat(1000));
+        (0..3).for_each(|_| occurrence("it did not work"));
+        occurrence(&"long ".repeat(1000));
         let shutdown = Shutdown::new();
         shutdown.start();
         sender.run(shutdown).await;

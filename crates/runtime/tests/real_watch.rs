@@ -1,4 +1,4 @@
-//! The cache on the real API server, while everything between them breaks.
+//! The cache on the real API server, with broken connections, compaction and a killed server.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use grove_runtime::write::{Precondition, Writer};
 use grove_testbed::in_time;
 use support::{Mode, Proxy, Watched, api_server, client, client_through, created, delete, update};
 
-/// Creates, changes and deletes config maps `prefix-0…`; the odd ones stay. The last version made.
+/// Creates, changes and deletes config maps `prefix-0…`; the odd ones stay. Returns the last version.
 async fn churn(writer: &Writer, prefix: &str, count: usize) -> u64 {
     let mut last = 0;
     for index in 0..count {
@@ -81,7 +81,7 @@ async fn watches_cut_by_the_server_and_by_the_network_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_silent_connection_is_noticed_and_replaced() {
+async fn a_silent_connection_is_replaced() {
     let cluster = api_server();
     let proxy = Proxy::to(&cluster).await;
     let config = WatchConfig { idle_timeout: Duration::from_secs(2), ..WatchConfig::default() };
@@ -99,7 +99,7 @@ async fn a_silent_connection_is_noticed_and_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn deletes_behind_a_compaction_are_seen() {
+async fn deletes_before_a_compaction_are_reported() {
     let cluster = api_server();
     let proxy = Proxy::to(&cluster).await;
     for streaming_lists in [true, false] {
@@ -109,8 +109,8 @@ async fn deletes_behind_a_compaction_are_seen() {
         let kept = created(&writer, "default", &format!("kept-{streaming_lists}")).await;
         let gone = created(&writer, "default", &format!("gone-{streaming_lists}")).await;
         watched.observed(gone.resource_version).await;
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let log = told.clone();
+        let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = deleted.clone();
         watched.store.on_change(move |change| {
             if let (Some(old), None) = (change.old, change.new) {
                 log.lock().unwrap().push(old.metadata.key.name.to_string());
@@ -121,7 +121,7 @@ async fn deletes_behind_a_compaction_are_seen() {
         let key = ObjectKey::new("default", &gone.name);
         writer.execute(&Fence::default(), &delete(&key, &gone.uid)).await.unwrap();
         cluster.etcd_compact().unwrap();
-        // A fresh API server remembers nothing from before the compaction.
+        // A restarted API server has no versions from before the compaction.
         cluster.kill_api_server().unwrap();
         cluster.start_api_server().unwrap();
         proxy.set(Mode::Open(1));
@@ -130,7 +130,7 @@ async fn deletes_behind_a_compaction_are_seen() {
 
         assert!(watched.names().contains(&kept.name));
         assert!(!watched.names().contains(&gone.name));
-        assert_eq!(*told.lock().unwrap(), [gone.name]);
+        assert_eq!(*deleted.lock().unwrap(), [gone.name]);
         assert_eq!((watched.count("gap"), watched.count("list")), (1, 2));
         proxy.set(Mode::Open(0));
     }
@@ -138,7 +138,7 @@ async fn deletes_behind_a_compaction_are_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-async fn a_killed_api_server_is_outlived() {
+async fn the_cache_survives_a_killed_api_server() {
     let cluster = api_server();
     let watched = Watched::start(client(&cluster).await, WatchConfig::default());
     let writer = support::writer(client(&cluster).await, &watched.env);
@@ -234,7 +234,7 @@ async fn a_forbidden_kind_is_kept_and_a_removed_one_is_emptied() {
     is(Presence::Served).await;
 }
 
-/// Waits until the store has so many objects.
+/// Waits until the store has `count` objects.
 async fn until(store: &Store<MetaView>, count: usize) {
     let changed = Arc::new(tokio::sync::Notify::new());
     let notify = changed.clone();
@@ -278,13 +278,13 @@ async fn the_server_honours_every_precondition() {
 
     let refused = [
         ("create again", support::create("default", "guarded")),
-        ("merge, other life", update(&key, Precondition::uid(&other), "x")),
+        ("merge, other uid", update(&key, Precondition::uid(&other), "x")),
         ("merge, stale", update(&key, Precondition::version(&map.uid, stale), "x")),
-        ("json, other life", json_patch(Precondition::uid(&other))),
+        ("json, other uid", json_patch(Precondition::uid(&other))),
         ("json, stale", json_patch(Precondition::version(&map.uid, stale))),
-        ("apply, other life", apply(Precondition::uid(&other))),
+        ("apply, other uid", apply(Precondition::uid(&other))),
         ("apply, stale", apply(Precondition::version(&map.uid, stale))),
-        ("delete, other life", delete(&key, &other)),
+        ("delete, other uid", delete(&key, &other)),
     ];
     for (name, write) in refused {
         let error = writer.execute(&Fence::default(), &write).await.unwrap_err();

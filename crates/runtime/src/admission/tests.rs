@@ -34,7 +34,7 @@ async fn post_to(router: Router, path: &str, body: impl Into<Body>) -> (u16, Str
     (parts.status.as_u16(), String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// What a webhook with this handler answers to a good review: the response, and the metrics.
+/// Returns the response and the metrics of a webhook with this handler for a valid review.
 async fn answered<F>(
     body: Value,
     handler: impl Fn(Request) -> F + Send + Sync + 'static,
@@ -60,7 +60,7 @@ fn counted(metrics: &str, result: &str) -> bool {
 }
 
 #[tokio::test]
-async fn the_handler_sees_everything_and_nothing_is_lost() {
+async fn the_handler_gets_the_request_with_unknown_fields() {
     let handler = |request: Request| async move {
         assert_eq!(request.operation, Operation::Create);
         assert_eq!((request.namespace.as_str(), request.name.as_str()), ("team-a", "web"));
@@ -79,7 +79,7 @@ async fn the_handler_sees_everything_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn verdicts_in_a_table() {
+async fn each_verdict_has_its_response_and_metric() {
     let patch = json!([{"op": "add", "path": "/spec/a", "value": 1}]);
     let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
     let cause = StatusCause {
@@ -155,7 +155,7 @@ async fn verdicts_in_a_table() {
 }
 
 #[tokio::test]
-async fn a_review_that_is_not_understood_is_answered_with_its_uid() {
+async fn an_undecodable_request_is_answered_with_its_uid() {
     let mut without_kind = request();
     without_kind.as_object_mut().unwrap().remove("kind");
     let mut unknown_operation = request();
@@ -168,7 +168,7 @@ async fn a_review_that_is_not_understood_is_answered_with_its_uid() {
         (beta, "expected admission.k8s.io/v1 AdmissionReview, got admission.k8s.io/v1beta1"),
     ];
     for (body, expected) in cases {
-        let unreached = |_| async { unreachable!("the handler is not asked") };
+        let unreached = |_| async { unreachable!("the handler is not called") };
         let (answer, metrics) = answered(body, unreached).await;
         assert_eq!((&answer["uid"], &answer["allowed"]), (&json!("u-1"), &json!(false)));
         assert_eq!(answer["status"]["code"], 400);
@@ -179,7 +179,7 @@ async fn a_review_that_is_not_understood_is_answered_with_its_uid() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_at_all_gets_a_client_error() {
+async fn a_body_without_a_review_gets_a_client_error() {
     let router = || {
         Webhooks::new(&env(), 4).route("/hook", "x", |_| async { Verdict::allow() }).into_router()
     };
@@ -200,7 +200,7 @@ async fn what_is_no_review_at_all_gets_a_client_error() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_answer_and_the_next_review_works() {
+async fn a_panic_is_answered_and_the_next_review_works() {
     let calls = AtomicUsize::new(0);
     let handler = move |_| {
         assert!(calls.fetch_add(1, Ordering::SeqCst) > 0, "first call panics");
@@ -237,7 +237,7 @@ async fn a_slow_handler_is_answered_before_the_api_server_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_beyond_the_bound_wait_their_turn() {
+async fn reviews_above_the_limit_wait() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let env = env();
     let (running, peak, clock_of_handler) = (now.clone(), most.clone(), env.clock.clone());

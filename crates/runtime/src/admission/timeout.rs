@@ -1,14 +1,14 @@
-//! How long a handler may think.
+//! The timeout of a webhook handler.
 
 use std::time::Duration;
 
 /// The API server's own default.
-const DEFAULT: Duration = Duration::from_secs(10);
-/// The API server allows no more.
-const LONGEST: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest timeout that the API server allows.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Nine tenths of the timeout that the API server announces in the query (`?timeout=10s`), so that
-/// the user reads our sentence instead of "context deadline exceeded".
+/// Returns nine tenths of the timeout in the query (`?timeout=10s`), so that the user reads our message
+/// instead of "context deadline exceeded".
 pub(super) fn of_handler(query: Option<&str>) -> Duration {
     let announced = query
         .into_iter()
@@ -16,11 +16,11 @@ pub(super) fn of_handler(query: Option<&str>) -> Duration {
         .find_map(|pair| pair.strip_prefix("timeout="))
         .and_then(go_duration)
         .filter(|timeout| !timeout.is_zero())
-        .unwrap_or(DEFAULT);
-    announced.min(LONGEST) * 9 / 10
+        .unwrap_or(DEFAULT_TIMEOUT);
+    announced.min(MAX_TIMEOUT) * 9 / 10
 }
 
-/// A duration as Go prints it: `10s`, `1m30s`, `500ms`, `1.5s`.
+/// Parses a duration as Go prints it: `10s`, `1m30s`, `500ms`, `1.5s`.
 fn go_duration(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     let mut rest = text;

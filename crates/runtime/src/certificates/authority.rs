@@ -1,5 +1,5 @@
-//! Makes keys and certificates. Elliptic-curve keys (P-256), because every client takes them and
-//! they cost microseconds where RSA keys cost seconds.
+//! Creates keys and certificates. Keys are elliptic-curve keys (P-256): every client supports them, and
+//! creating one takes microseconds instead of the seconds of RSA.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-/// Certificates start this long before they are issued, because the clocks of API servers differ.
+/// Certificates are valid from this long before they are issued, because the clocks of API servers differ.
 const BACKDATED: Duration = Duration::from_secs(3600);
 /// The longest common name that X.509 allows.
-const COMMON_NAME_CHARS: usize = 64;
+const MAX_COMMON_NAME_CHARS: usize = 64;
 
 /// Names in CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Issued {
     pub(super) key: String,
 }
 
-/// A new self-signed CA.
+/// Creates a self-signed CA.
 pub(super) fn new_ca(
     name: &AuthorityName,
     valid_for: Duration,
@@ -49,8 +49,8 @@ pub(super) fn new_ca(
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// A serving certificate for `names` (DNS names and addresses), signed by the CA with `ca_key`. It
-/// ends at the latest with its CA.
+/// Creates a serving certificate for `names` (DNS names and addresses), signed by the CA with `ca_key`. It
+/// expires no later than its CA.
 pub(super) fn new_leaf(
     names: &[String],
     ca: &CertificateDer<'_>,
@@ -66,7 +66,7 @@ pub(super) fn new_leaf(
     }
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // Two CAs of the same name may be trusted at once: this says which one to take.
+    // Clients may trust two CAs of the same name; the identifier selects the right one.
     params.use_authority_key_identifier_extension = true;
     set_validity(&mut params, now, not_after);
     let key = KeyPair::generate()?;
@@ -75,7 +75,7 @@ pub(super) fn new_leaf(
 }
 
 fn short(name: &str) -> String {
-    name.chars().take(COMMON_NAME_CHARS).collect()
+    name.chars().take(MAX_COMMON_NAME_CHARS).collect()
 }
 
 fn set_validity(params: &mut CertificateParams, now: Timestamp, not_after: Timestamp) {

@@ -1,4 +1,4 @@
-//! What the Secret holds: from its data to [`Facts`], and from a [`Step`] to new data.
+//! The contents of the Secret: from its data to [`Facts`], and from a [`Step`] to new data.
 //!
 //! | key           | content                                              |
 //! |---------------|------------------------------------------------------|
@@ -8,7 +8,7 @@
 //! | `ca.key`      | key of the signer                                    |
 //! | `ca-next.key` | key of the announced CA, while there is one          |
 //!
-//! Whatever cannot be read counts as missing, so placeholders and damage are repaired the same way.
+//! Unreadable values count as missing, so that placeholders and damage are repaired in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -32,14 +32,14 @@ const BUNDLE: &str = "ca.crt";
 const SIGNER_KEY: &str = "ca.key";
 const NEXT_KEY: &str = "ca-next.key";
 
-/// Former CAs kept in the bundle. Reached only when somebody deletes the Secret over and over; the
-/// API server reads the whole bundle with every webhook configuration.
-const MOST_FORMER: usize = 6;
+/// Former CAs kept in the bundle. Only repeated deletion of the Secret reaches the limit, which bounds the
+/// size of the webhook configurations.
+const MAX_FORMER_CAS: usize = 6;
 
 /// The data of the Secret by key.
 pub(super) type Data = BTreeMap<String, ByteString>;
 
-/// The readable part of the Secret, and what it amounts to.
+/// The readable part of the Secret and the facts derived from it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) facts: Facts,
@@ -49,7 +49,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Reads the data; `names` are those the leaf must be good for.
+    /// Reads the data; the leaf must be valid for all of `names`.
     pub(super) fn read(data: &Data, names: &[String]) -> Self {
         let text = |key: &str| {
             let bytes = &data.get(key)?.0;
@@ -71,20 +71,19 @@ impl Contents {
         self.leaf.as_ref().map(|leaf| (leaf.certificate.as_bytes(), leaf.key.as_bytes()))
     }
 
-    /// Identity of the leaf, to notice that it changed.
+    /// Identity of the leaf, to detect a change.
     pub(super) fn leaf_identity(&self) -> Option<&str> {
         self.leaf.as_ref().map(|leaf| leaf.certificate.as_str())
     }
 
-    /// Every trusted CA as PEM, which is what webhook configurations must carry.
+    /// Every trusted CA as PEM, for `caBundle` of the webhook configurations.
     pub(super) fn bundle(&self) -> String {
         let ids = self.facts.trusted.iter().map(|(id, _)| id);
         ids.map(|id| pem_of(&id.0)).collect()
     }
 
-    /// What remains when the Secret is gone: the certificate that is being served and the CAs that
-    /// clients trust. The keys are not taken over, because somebody may have deleted the Secret to
-    /// be rid of them.
+    /// What stays valid when the Secret is deleted: the served certificate and the trusted CAs. The keys
+    /// are not reused, because the user may have deleted the Secret to revoke them.
     pub(super) fn without_keys(&self) -> Self {
         let mut kept = self.clone();
         kept.facts.signer = None;
@@ -145,7 +144,7 @@ impl Contents {
     fn switch(&mut self) {
         self.facts.signer = self.facts.next.take();
         self.signer_key = self.next_key.take();
-        // The signer comes first, for people who look.
+        // The signer comes first, for human readers.
         let signer = self.facts.signer.clone();
         self.facts.trusted.sort_by_key(|(id, _)| Some(id) != signer.as_ref());
     }
@@ -167,13 +166,13 @@ impl Contents {
         Ok(())
     }
 
-    /// Drops the oldest former CAs beyond the bound.
+    /// Drops the oldest former CAs above the limit.
     fn bound_former(&mut self) {
         let issuer = self.facts.leaf.as_ref().and_then(|leaf| leaf.issuer.clone());
         let needed = [self.facts.signer.clone(), self.facts.next.clone(), issuer];
         let former = |id: &CaId| !needed.contains(&Some(id.clone()));
         let count = self.facts.trusted.iter().filter(|(id, _)| former(id)).count();
-        let mut surplus = count.saturating_sub(MOST_FORMER);
+        let mut surplus = count.saturating_sub(MAX_FORMER_CAS);
         self.facts.trusted.retain(|(id, _)| {
             let drop = surplus > 0 && former(id);
             surplus -= usize::from(drop);
@@ -181,10 +180,10 @@ impl Contents {
         });
     }
 
-    /// The data to store. Keys that are to go are `None`.
+    /// The data to store; `None` removes a key.
     pub(super) fn data(&self) -> BTreeMap<&'static str, Option<ByteString>> {
         let bytes = |text: &str| Some(ByteString(text.as_bytes().to_vec()));
-        // The type kubernetes.io/tls demands these two keys, if only empty.
+        // The type kubernetes.io/tls requires these two keys; they may be empty.
         let leaf = self.leaf.as_ref();
         [
             (LEAF, bytes(leaf.map_or("", |leaf| &leaf.certificate))),
@@ -226,7 +225,7 @@ fn validity(certificate: &X509Certificate<'_>) -> Option<Validity> {
     })
 }
 
-/// The CA certificates among what is there, each once.
+/// The CA certificates in the text, without duplicates.
 fn read_bundle(pem: Option<&ByteString>) -> Vec<(CaId, Validity)> {
     let mut trusted: Vec<(CaId, Validity)> = Vec::new();
     let pem = pem.map(|pem| pem.0.as_slice()).unwrap_or_default();
@@ -243,7 +242,7 @@ fn read_bundle(pem: Option<&ByteString>) -> Vec<(CaId, Validity)> {
     trusted
 }
 
-/// The key and the published CA it belongs to; neither without the other.
+/// A key and the published CA that it belongs to; `None` if either is missing.
 fn read_key(pem: Option<String>, trusted: &[(CaId, Validity)]) -> (Option<CaId>, Option<String>) {
     let found = pem.and_then(|pem| {
         let key = KeyPair::from_pem(&pem).ok()?.subject_public_key_info();

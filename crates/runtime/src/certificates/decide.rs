@@ -31,8 +31,8 @@ pub struct Schedule {
     pub ca_valid_for: Duration,
     /// How long after its issue a successor is announced. Less than `ca_valid_for`.
     pub ca_renew_after: Duration,
-    /// How long every webhook configuration must carry a new CA before anything signed by it is
-    /// served: the time in which all API servers notice a change.
+    /// How long every webhook configuration must carry a new CA before anything signed by it is served: the
+    /// time in which all API servers observe the change.
     pub overlap: Duration,
     /// How long a former CA stays trusted after the switch, for replicas that still serve its leaf.
     pub retire_after: Duration,
@@ -58,13 +58,13 @@ pub(super) struct CaId(pub(super) Arc<[u8]>);
 
 impl fmt::Debug for CaId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The end of a certificate is its signature, which tells two of them apart.
+        // A certificate ends with its signature, which identifies it.
         let tail = self.0.len().saturating_sub(4);
         write!(f, "{:02x?}", &self.0[tail..])
     }
 }
 
-/// What is known of a certificate.
+/// Validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_before: Timestamp,
@@ -76,13 +76,13 @@ impl Validity {
         self.not_before <= now && now < self.not_after
     }
 
-    /// Whether less than `margin` is left.
+    /// Whether the certificate expires within `margin`.
     fn ends_within(&self, margin: Duration, now: Timestamp) -> bool {
         now.checked_add(margin).is_ok_and(|then| self.not_after <= then)
     }
 }
 
-/// What the Secret holds.
+/// The state of the Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     /// The serving certificate, if it can be served at all.
@@ -100,7 +100,7 @@ pub(super) struct LeafFacts {
     pub(super) validity: Validity,
     /// The published CA that signed it.
     pub(super) issuer: Option<CaId>,
-    /// Whether it is good for every name it must be good for.
+    /// Whether it is valid for every required name.
     pub(super) names_complete: bool,
 }
 
@@ -115,13 +115,14 @@ impl Facts {
     }
 }
 
-/// How long things have been as they are, on this process's monotonic clock: a machine that slept
-/// or whose wall clock was set gives no false ages.
+/// Ages of the current values on this process's monotonic clock, which a suspended machine or a changed
+/// wall clock does not distort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ages {
     /// The leaf.
     pub(super) leaf: Duration,
-    /// Every webhook configuration carrying exactly the published bundle; none while one does not.
+    /// How long every webhook configuration has carried exactly the published bundle; none while one does
+    /// not.
     pub(super) published: Option<Duration>,
     /// The signer.
     pub(super) signer: Duration,
@@ -130,13 +131,13 @@ pub(super) struct Ages {
 /// The next write of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing to do now.
+    /// Nothing.
     Keep,
-    /// A new CA and a leaf of it, at once: nothing usable is there.
+    /// A new CA and a leaf signed by it, at once: nothing usable exists.
     Found,
-    /// A new leaf of the present signer.
+    /// A new leaf signed by the current signer.
     IssueLeaf,
-    /// A new CA beside the present one.
+    /// A new CA beside the current one.
     Announce,
     /// The announced CA becomes the signer and issues the leaf.
     Switch,
@@ -144,7 +145,7 @@ pub(super) enum Step {
     Retire(Vec<CaId>),
 }
 
-/// Decides about the next write.
+/// Decides the next write.
 pub(super) fn decide(facts: &Facts, ages: Ages, now: Timestamp, schedule: &Schedule) -> Step {
     let signer = facts.valid(facts.signer.as_ref(), now);
     let next = facts.valid(facts.next.as_ref(), now);
@@ -186,7 +187,7 @@ fn leaf_due(
     schedule: &Schedule,
 ) -> bool {
     let margin = schedule.leaf_valid_for.saturating_sub(schedule.leaf_renew_after);
-    // A leaf ends at the latest with its CA; issuing it again would not make it last longer.
+    // A leaf expires no later than its CA, so a renewal must extend its validity.
     let gains = leaf.validity.not_after < signer.not_after;
     !leaf.names_complete
         || ages.leaf >= schedule.leaf_renew_after

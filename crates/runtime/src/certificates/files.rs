@@ -1,13 +1,11 @@
 //! A certificate from a mounted directory.
 //!
-//! The directory holds `tls.crt` and `tls.key`, put there by a Secret volume or by hand. It is read
-//! every ten seconds and the contents are compared. File notification is not used: a Secret volume
-//! changes by swapping a symbolic link two levels up, some file systems (NFS, overlays) never
-//! notify, and a notification can arrive between the two files of a pair; reading two small files
-//! is cheaper than handling all of that.
+//! The directory holds `tls.crt` and `tls.key`. It is read every ten seconds and the contents are compared.
+//! File notification is not used: a Secret volume changes by swapping a symbolic link two levels up, some
+//! file systems (NFS, overlays) never notify, and a notification can arrive between the two files of a
+//! pair. Reading two small files is cheaper than handling all of that.
 //!
-//! A pair that cannot be read or does not fit together leaves the served one in place and is
-//! reported once.
+//! An unreadable or mismatched pair leaves the served certificate in place and is logged once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,25 +17,25 @@ use crate::tasks::Shutdown;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-const PERIOD: Duration = Duration::from_secs(10);
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why the files are not served.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// A file is missing or may not be read.
+    /// A file is missing or not readable.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The files do not hold a usable pair.
+    /// The files are not a usable pair.
     #[error("{CERTIFICATE} and {KEY} in {}: {source}", directory.display())]
     Pair {
         /// The directory.
         directory: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the pair.
         source: PairError,
     },
 }
@@ -52,7 +50,7 @@ pub struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// Keeps `serving` at what `directory` holds.
+    /// Keeps `serving` equal to the pair in `directory`.
     pub fn new(directory: impl Into<PathBuf>, serving: ServingCertificate) -> Self {
         Self { directory: directory.into(), serving, seen: None, problem: None }
     }
@@ -60,16 +58,16 @@ impl CertificateFiles {
     /// Follows the directory until `shutdown`.
     pub async fn run(mut self, clock: Clock, shutdown: Shutdown) {
         loop {
-            self.look();
+            self.check();
             tokio::select! {
                 biased;
                 () = shutdown.requested() => return,
-                () = clock.sleep(PERIOD) => {}
+                () = clock.sleep(READ_INTERVAL) => {}
             }
         }
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         match self.reload() {
             Ok(changed) => {
                 self.problem = None;
@@ -88,8 +86,8 @@ impl CertificateFiles {
         }
     }
 
-    /// Reads both files and serves them if they changed. The files are a few kilobytes on a memory
-    /// file system, so reading them here keeps the runtime waiting no longer than a task switch.
+    /// Reads both files and serves them if they changed. Blocking here is acceptable: the files are a few
+    /// kilobytes, usually in memory.
     fn reload(&mut self) -> Result<bool, FilesError> {
         let pair = (read(&self.directory, CERTIFICATE)?, read(&self.directory, KEY)?);
         if self.seen.as_ref() == Some(&pair) {

@@ -1,12 +1,12 @@
 //! Our own certificate authority, kept in a Secret.
 //!
-//! Every replica watches the Secret and serves the leaf it finds there. The leader also looks after
-//! it: it creates and repairs the Secret, renews the leaf, rotates the CA with overlap (see
-//! `decide`), and keeps `caBundle` of the webhook configurations equal to the CAs in the Secret.
-//! All state is in the Secret, so a new leader continues where the last one stopped.
+//! Every replica watches the Secret and serves its leaf. The leader also creates and repairs the Secret,
+//! renews the leaf, rotates the CA with overlap (see `decide`), and keeps `caBundle` of the webhook
+//! configurations equal to the CAs in the Secret. All state is in the Secret, so a new leader continues
+//! where the last one stopped.
 //!
-//! Every write names the version it was decided on: two leaders cannot both rotate. A Secret that
-//! does not carry our labels belongs to somebody else and is not touched.
+//! Every write has the observed version as its precondition: two leaders cannot both rotate. A Secret
+//! without our labels has another owner and is not changed.
 //!
 //! Needs list, watch, create and patch of that Secret (create cannot be restricted by name), and
 //! list, watch and patch of the webhook configurations.
@@ -50,17 +50,18 @@ const MUTATING: Resource = Resource::cluster(
     "MutatingWebhookConfiguration",
 );
 
-/// A machine that slept wakes with its monotonic clock where it was and its wall clock ahead, so
-/// the wall clock is looked at again this often.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
-/// A bundle that is not published may mean refused reviews, so failures are tried again sooner than
-/// those of a reconcile.
-const RETRY: Backoff = Backoff { first: Duration::from_millis(20), max: Duration::from_secs(10) };
-/// Conflicts in a row after which a cache counts as stuck rather than late.
-const STUCK: u32 = 3;
+/// The monotonic clock stands still while a machine is suspended and the wall clock does not, so the wall
+/// clock is checked this often.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+const MIN_WAIT: Duration = Duration::from_millis(50);
+/// API servers may refuse reviews until the bundle is published, so retries are faster than those of
+/// reconciles.
+const RETRY_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(20), max: Duration::from_secs(10) };
+/// Conflicts in a row after which the caches are listed again.
+const MAX_CONFLICTS: u32 = 3;
 
-/// A webhook configuration whose `caBundle` is ours to keep.
+/// A webhook configuration whose `caBundle` the manager writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Webhook {
     /// A `ValidatingWebhookConfiguration` by name.
@@ -78,12 +79,12 @@ impl Webhook {
     }
 }
 
-/// What to manage.
+/// Configuration of the manager.
 #[derive(Clone, Debug)]
 pub struct ManagedConfig {
     /// The Secret.
     pub secret: ObjectKey,
-    /// Labels of the Secret; one that does not carry them all is not ours.
+    /// Labels of the Secret; a Secret that lacks one of them has another owner.
     pub labels: BTreeMap<String, String>,
     /// DNS names and addresses under which clients reach the server.
     pub names: Vec<String>,
@@ -95,10 +96,10 @@ pub struct ManagedConfig {
     pub schedule: Schedule,
 }
 
-/// Why the Secret or a webhook configuration is not as it should be.
+/// Why the Secret or a webhook configuration is not up to date.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagedError {
-    /// The Secret belongs to somebody else.
+    /// The Secret has another owner.
     #[error(
         "secret {secret} exists without the label {label}: it is not ours; delete it, label it or \
          choose another name"
@@ -109,7 +110,7 @@ pub enum ManagedError {
         /// The label it lacks, as `key=value`.
         label: String,
     },
-    /// The Secret is of a type that cannot be changed any more.
+    /// The Secret has another type, which is immutable.
     #[error("secret {secret} is of type {found}, not kubernetes.io/tls; delete it")]
     Type {
         /// The Secret.
@@ -117,10 +118,10 @@ pub enum ManagedError {
         /// Its type.
         found: String,
     },
-    /// A key or certificate could not be made.
+    /// Creating a key or certificate failed.
     #[error("cannot make certificates for {names:?}: {source}")]
     Mint {
-        /// The names asked for.
+        /// The requested names.
         names: Vec<String>,
         /// What is wrong.
         source: rcgen::Error,
@@ -130,7 +131,7 @@ pub enum ManagedError {
     Write(#[from] WriteError),
 }
 
-/// Serves from, and while leading looks after, one Secret.
+/// Serves the certificate of one Secret, and manages the Secret while this process leads.
 pub struct ManagedCertificate {
     config: ManagedConfig,
     env: Env,
@@ -140,7 +141,7 @@ pub struct ManagedCertificate {
     secret: Followed<SecretView>,
     webhooks: Vec<Followed<ConfigurationView>>,
     changed: Arc<Notify>,
-    /// The Secret's contents as last seen, and the version they were read from.
+    /// The last observed contents of the Secret, and the version they were read from.
     contents: Contents,
     read_from: Option<u64>,
     leaf_since: Since<String>,
@@ -150,8 +151,8 @@ pub struct ManagedCertificate {
 }
 
 impl ManagedCertificate {
-    /// Starts the watches, which end with `stage`; [`ManagedCertificate::run`] does the rest.
-    /// `writer` must act under the same `leadership`; its pace does not delay certificates.
+    /// Starts the watches, which `stage` stops; [`ManagedCertificate::run`] does the rest. `writer` must
+    /// use the same `leadership`; its pace does not delay certificates.
     pub fn new(
         config: ManagedConfig,
         client: &Client,
@@ -192,7 +193,7 @@ impl ManagedCertificate {
         self.serving.report("waiting for the Secret that holds it");
         let mut failures = 0;
         loop {
-            // Every write may be the last one, so a shutdown need not wait for it.
+            // Each write leaves a consistent state, so a shutdown does not wait for the round.
             let round = tokio::select! {
                 biased;
                 () = shutdown.requested() => return,
@@ -200,9 +201,9 @@ impl ManagedCertificate {
             };
             failures = match round {
                 Ok(()) => 0,
-                // Somebody else leads: what we saw is served, and that is all we may do.
+                // Another process leads; this one only serves.
                 Err(ManagedError::Write(error)) if error.class() == Class::Fenced => 0,
-                // The cache was behind: look again shortly.
+                // The cache is behind; the next round follows shortly.
                 Err(ManagedError::Write(error)) if error.class() == Class::Conflict => {
                     tracing::debug!(%error, "certificates changed meanwhile");
                     self.unstick(failures + 1);
@@ -215,7 +216,7 @@ impl ManagedCertificate {
             };
             let wait = match failures {
                 0 => self.period(),
-                _ => RETRY.after(failures, &self.env.rng),
+                _ => RETRY_BACKOFF.after(failures, &self.env.rng),
             };
             let follower = !self.leading();
             tokio::select! {
@@ -228,9 +229,9 @@ impl ManagedCertificate {
         }
     }
 
-    /// Asks for new lists when conflict follows conflict: a cache must be behind for good.
+    /// Lists the caches again after several conflicts in a row.
     fn unstick(&self, conflicts: u32) {
-        if conflicts.is_multiple_of(STUCK) {
+        if conflicts.is_multiple_of(MAX_CONFLICTS) {
             self.secret.store.request_resync();
             self.webhooks.iter().for_each(|webhook| webhook.store.request_resync());
         }
@@ -240,16 +241,16 @@ impl ManagedCertificate {
         self.leadership.held(self.env.clock.now())
     }
 
-    /// Often enough for the shortest interval of the schedule.
+    /// Returns the interval between rounds, which fits the shortest interval of the schedule.
     fn period(&self) -> Duration {
         let s = &self.config.schedule;
         let intervals = [s.leaf_renew_after, s.ca_renew_after, s.overlap, s.retire_after];
-        let shortest = intervals.into_iter().min().unwrap_or(LONGEST_WAIT);
-        (shortest / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT)
+        let shortest = intervals.into_iter().min().unwrap_or(MAX_WAIT);
+        (shortest / 4).clamp(MIN_WAIT, MAX_WAIT)
     }
 
-    /// Serves what is there, then makes at most one change to the Secret and brings the webhook
-    /// configurations up to date.
+    /// Serves the observed leaf, then makes at most one change to the Secret and updates the webhook
+    /// configurations.
     async fn round(&mut self) -> Result<(), ManagedError> {
         if !self.secret.store.is_synced() {
             return Ok(());
@@ -258,12 +259,12 @@ impl ManagedCertificate {
         if let Some(secret) = &secret {
             self.ours(secret)?;
         }
-        self.look(secret.as_deref());
+        self.observe_secret(secret.as_deref());
         if !self.leading() || self.webhooks.iter().any(|webhook| !webhook.store.is_synced()) {
             return Ok(());
         }
         let stored = secret.is_some();
-        // Bundles first: they follow what is stored, and must not wait for a failing renewal.
+        // Bundles come first: they follow the stored Secret and must not wait for a failing renewal.
         let bundles = if stored { self.publish().await } else { Ok(()) };
         let base = if stored { self.contents.clone() } else { self.contents.without_keys() };
         let (ages, now) = (self.ages(), self.env.clock.wall());
@@ -275,7 +276,7 @@ impl ManagedCertificate {
     }
 
     /// Reads the Secret if it changed and serves its leaf.
-    fn look(&mut self, secret: Option<&SecretView>) {
+    fn observe_secret(&mut self, secret: Option<&SecretView>) {
         let version = secret.map(|secret| secret.metadata.resource_version);
         let Some(secret) = secret.filter(|_| self.read_from != version) else {
             self.read_from = version;
@@ -330,7 +331,7 @@ impl ManagedCertificate {
         }
     }
 
-    /// Says what is wrong, once.
+    /// Logs a problem once.
     fn report(&mut self, error: &ManagedError) {
         let problem = error.to_string();
         self.serving.report(&problem);

@@ -1,4 +1,4 @@
-//! From PEM text to a certificate and key that belong together.
+//! Parses PEM text into a certificate and its key.
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -17,19 +17,19 @@ pub enum PairError {
     /// The key is not PEM.
     #[error("the private key is not readable PEM: {0}")]
     Key(#[source] rustls::pki_types::pem::Error),
-    /// The key is of an unknown kind or belongs to another certificate.
+    /// The key has an unknown type or belongs to another certificate.
     #[error("certificate and private key do not fit together: {0}")]
     Mismatch(#[source] rustls::Error),
 }
 
-/// All certificates in the text, in order.
+/// Returns all certificates in the text, in order.
 pub(super) fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PairError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(PairError::Certificate)
 }
 
-/// The chain with its key, ready to be served.
+/// Returns the chain with its key for the TLS server.
 pub(super) fn certified_key(chain_pem: &[u8], key: &[u8]) -> Result<CertifiedKey, PairError> {
     let chain = chain(chain_pem)?;
     if chain.is_empty() {

@@ -1,10 +1,9 @@
-//! The last look at the lease, as late as a program can take it.
+//! The last check of the lease, right before bytes are sent.
 //!
-//! A process may be stopped at any instruction and wake up when another one leads. The writer looks
-//! at the lease before it hands a request over, but between that and the socket there are queues,
-//! encryption and, on a new connection, round trips. So requests that carry a [`Guard`] have
-//! connections of their own, which look again before every system call that sends. What is left is
-//! the step from that look to the call, against which no lease helps; preconditions do.
+//! A process may be stopped at any instruction and wake up when another one leads. The writer checks the
+//! lease before it hands a request over, but queues, encryption and, on a new connection, round trips
+//! follow. So requests that carry a [`Guard`] have connections of their own, which check again before every
+//! system call that sends. Only the step from that check to the call remains; preconditions cover it.
 
 use std::io;
 use std::pin::Pin;
@@ -21,15 +20,15 @@ use tower::Service;
 use crate::clock::Clock;
 use crate::lease::Leadership;
 
-/// Carried by a request that may be sent only while this process leads. A client serves one process
-/// and so knows one leadership.
+/// Carried by a request that may be sent only while this process leads. A client belongs to one process and
+/// so has one leadership.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) leadership: Leadership,
     pub(crate) clock: Clock,
 }
 
-/// The guard of a client, once a request has brought it.
+/// The guard of a client, set by the first request that carries one.
 pub(super) type SharedGuard = Arc<OnceLock<Guard>>;
 
 /// The lease was lost before the request was sent.
@@ -75,7 +74,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Pool
     }
 }
 
-/// A connection; with a guard, one that sends nothing after the lease is lost.
+/// A connection; with a guard, it sends nothing after the lease is lost.
 pub(super) struct Guarded<T> {
     pub(super) io: T,
     pub(super) guard: Option<SharedGuard>,
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_leader_sends() {
+    async fn a_guarded_connection_sends_only_while_leading() {
         let send = async |guard| {
             let (ours, _theirs) = tokio::io::duplex(64);
             let mut connection = Guarded { io: TokioIo::new(ours), guard };

@@ -30,8 +30,8 @@ impl Classed for Failure {
     }
 }
 
-/// Runs a controller over string keys; each run is answered from a script and logged with its time.
-/// Keys that begin with `slow` wait for somebody else, for ever.
+/// Runs a controller over string keys; a script answers each run, which is logged with its time. Keys that
+/// begin with `slow` wait outside for ever.
 struct World {
     env: Env,
     queue: Queue<&'static str>,
@@ -42,7 +42,7 @@ struct World {
 
 type Script = BTreeMap<&'static str, Vec<Result<Duration, Class>>>;
 
-/// A controller that was not started, with the cache that its writes show up in.
+/// A controller that is not running, with the cache of the kind that it writes.
 struct Parts {
     env: Env,
     process: Process,
@@ -115,7 +115,7 @@ impl World {
         self.ran.lock().unwrap().clone()
     }
 
-    /// Lets virtual time pass while the process runs.
+    /// Advances virtual time while the process runs.
     async fn pass(&self, duration: Duration) {
         self.env.clock.sleep(duration).await;
     }
@@ -171,20 +171,20 @@ async fn outcomes_decide_when_a_key_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_refused_for_want_of_the_lease_is_kept_and_lets_others_run() {
+async fn a_key_fenced_by_the_lease_is_kept_and_yields_the_thread() {
     let refused = vec![Err(Class::Fenced); 1000];
     let w = world(Script::from([("a", refused)]), 0);
     w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
     w.queue.want("a", Priority::UserChange);
 
-    // On one thread this timer fires only if the controller gives way.
+    // On one thread this timer fires only if the controller yields.
     w.pass(Duration::from_millis(1)).await;
 
     assert_eq!(w.ran().len(), 1001, "tried again until it could write");
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_that_wait_for_somebody_else_leave_their_place_to_others() {
+async fn runs_that_wait_outside_do_not_count_against_the_limit() {
     let w = world(Script::new(), 0);
     w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
     for key in ["slow 1", "slow 2", "slow 3", "a"] {
@@ -198,7 +198,7 @@ async fn runs_that_wait_for_somebody_else_leave_their_place_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_until_the_cache_has_seen_its_write() {
+async fn a_key_waits_until_the_cache_has_observed_its_write() {
     let w = world(Script::new(), 7);
     w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
     w.queue.want("a", Priority::UserChange);
@@ -226,7 +226,7 @@ async fn a_cache_that_does_not_catch_up_is_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_that_the_cache_has_seen_are_not_remembered() {
+async fn observed_writes_are_forgotten() {
     let Parts { env, store, mut controller, .. } = parts();
     for version in 1..=100 {
         let written = [written(Mark::Version(version), &[])];
@@ -237,7 +237,7 @@ async fn writes_that_the_cache_has_seen_are_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_process_stops_everything() {
+async fn dropping_the_process_stops_the_controller() {
     let w = world(Script::new(), 0);
     w.store.replace(vec![], &std::collections::BTreeSet::new(), 1);
     let World { env, queue, process, ran, .. } = w;

@@ -1,5 +1,5 @@
-//! Which occurrences become new events, which count up an old one, and which are too many.
-//! Pure: time comes in, decisions go out.
+//! Decides which occurrences become new events, which increment an existing one, and which exceed the
+//! budget. Pure: time is an argument.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use super::{Noted, Severity};
 use crate::clock::Instant;
 use crate::resource::{ObjectKey, Uid};
 
-/// How long after its last repetition an event is counted up rather than told anew.
-const WINDOW: Duration = Duration::from_secs(600);
-/// Events per object at once, and the time in which one more is earned.
-const BURST: u32 = 24;
-const REFILL: Duration = Duration::from_secs(30);
-/// Events and objects that are remembered.
-const MOST: usize = 4096;
+/// How long after its last repetition an event is incremented rather than created again.
+const REPEAT_WINDOW: Duration = Duration::from_secs(600);
+/// Events per object at once, and the time in which the budget grows by one.
+const BURST_EVENTS: u32 = 24;
+const REFILL_INTERVAL: Duration = Duration::from_secs(30);
+/// Limit of remembered events, and of objects.
+const MAX_REMEMBERED: usize = 4096;
 
-/// What makes two occurrences the same.
+/// Occurrences with the same identity repeat each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     uid: Uid,
@@ -40,28 +40,28 @@ impl Identity {
     }
 }
 
-/// What to do about an occurrence.
+/// What to do with an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Tell it as a new event.
+    /// Create an event.
     Create,
-    /// Count the event up to `count`.
-    Repeat { event: Told, count: u32 },
-    /// Its object's budget is used up.
+    /// Set the count of the event to `count`.
+    Repeat { event: StoredEvent, count: u32 },
+    /// Drop it: its object's budget is used up.
     Limited,
 }
 
 /// An event that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct StoredEvent {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
 }
 
 #[derive(Debug)]
 struct Known {
-    told: Told,
-    /// Including what has not been sent.
+    event: StoredEvent,
+    /// Includes repetitions that were not sent.
     count: u32,
     last: Instant,
 }
@@ -69,24 +69,24 @@ struct Known {
 #[derive(Debug)]
 struct Budget {
     tokens: u32,
-    /// When the last token was earned.
+    /// When the last token was added.
     since: Instant,
 }
 
 impl Budget {
     fn refill(&mut self, now: Instant) {
-        let earned = now.since(self.since).as_secs() / REFILL.as_secs();
-        let earned = u32::try_from(earned).unwrap_or(BURST).min(BURST);
-        if self.tokens + earned >= BURST {
-            (self.tokens, self.since) = (BURST, now);
+        let earned = now.since(self.since).as_secs() / REFILL_INTERVAL.as_secs();
+        let earned = u32::try_from(earned).unwrap_or(BURST_EVENTS).min(BURST_EVENTS);
+        if self.tokens + earned >= BURST_EVENTS {
+            (self.tokens, self.since) = (BURST_EVENTS, now);
         } else {
             self.tokens += earned;
-            self.since = self.since + REFILL * earned;
+            self.since = self.since + REFILL_INTERVAL * earned;
         }
     }
 }
 
-/// Remembers what was told.
+/// Remembers recent events and the budgets of objects.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     known: BTreeMap<Identity, Known>,
@@ -94,12 +94,13 @@ pub(super) struct Correlator {
 }
 
 impl Correlator {
-    /// Decides about one occurrence and takes it from its object's budget.
+    /// Decides about one occurrence and charges it to its object's budget.
     pub(super) fn decide(&mut self, identity: &Identity, now: Instant) -> Decision {
-        let full = || Budget { tokens: BURST, since: now };
+        let full = || Budget { tokens: BURST_EVENTS, since: now };
         let budget = self.budgets.entry(identity.uid.clone()).or_insert_with(full);
         budget.refill(now);
-        let known = self.known.get_mut(identity).filter(|known| now.since(known.last) < WINDOW);
+        let known =
+            self.known.get_mut(identity).filter(|known| now.since(known.last) < REPEAT_WINDOW);
         let Some(known) = known else {
             let affordable = budget.tokens > 0;
             budget.tokens = budget.tokens.saturating_sub(1);
@@ -109,41 +110,43 @@ impl Correlator {
         };
         known.last = now;
         known.count = known.count.saturating_add(1);
-        if budget.tokens <= BURST / 2 {
+        if budget.tokens <= BURST_EVENTS / 2 {
             return Decision::Limited;
         }
         budget.tokens -= 1;
-        Decision::Repeat { event: known.told.clone(), count: known.count }
+        Decision::Repeat { event: known.event.clone(), count: known.count }
     }
 
-    /// The occurrence was told as a new event.
+    /// Records that a new event was created.
     pub(super) fn created(&mut self, identity: &Identity, key: ObjectKey, uid: Uid, now: Instant) {
-        let known = Known { told: Told { key, uid }, count: 1, last: now };
+        let known = Known { event: StoredEvent { key, uid }, count: 1, last: now };
         self.known.insert(identity.clone(), known);
     }
 
-    /// The event is not there any more.
+    /// Forgets an event that no longer exists.
     pub(super) fn forget(&mut self, identity: &Identity) {
         self.known.remove(identity);
     }
 
-    /// Keeps memory bounded: first what no longer matters, then the least recent.
+    /// Limits memory: drops expired entries first, then the least recent.
     fn tidy(&mut self, now: Instant) {
-        if self.known.len() >= MOST {
-            self.known.retain(|_, known| now.since(known.last) < WINDOW);
+        if self.known.len() >= MAX_REMEMBERED {
+            self.known.retain(|_, known| now.since(known.last) < REPEAT_WINDOW);
             let mut times: Vec<Instant> = self.known.values().map(|known| known.last).collect();
             times.sort_unstable();
-            // A quarter at a time, so that a flood does not search for its oldest every time.
-            if let Some(cutoff) = times.get(MOST / 4).filter(|_| times.len() >= MOST) {
+            // Drops a quarter at a time, so that a burst does not sort on every insert.
+            if let Some(cutoff) =
+                times.get(MAX_REMEMBERED / 4).filter(|_| times.len() >= MAX_REMEMBERED)
+            {
                 self.known.retain(|_, known| known.last > *cutoff);
             }
         }
-        if self.budgets.len() >= MOST {
+        if self.budgets.len() >= MAX_REMEMBERED {
             self.budgets.retain(|_, budget| {
                 budget.refill(now);
-                budget.tokens < BURST
+                budget.tokens < BURST_EVENTS
             });
-            while self.budgets.len() >= MOST {
+            while self.budgets.len() >= MAX_REMEMBERED {
                 self.budgets.pop_first();
             }
         }
@@ -168,8 +171,8 @@ mod tests {
         }
     }
 
-    /// Decides and reports success, as the sender does.
-    fn tell(correlator: &mut Correlator, identity: &Identity, now: Instant) -> String {
+    /// Decides and records success, as the sender does.
+    fn send(correlator: &mut Correlator, identity: &Identity, now: Instant) -> String {
         let decision = correlator.decide(identity, now);
         match decision {
             Decision::Create => {
@@ -183,36 +186,36 @@ mod tests {
     }
 
     #[test]
-    fn occurrences_in_a_table() {
+    fn repetitions_within_the_window_increment_an_event() {
         let other = Identity { message: "other text".to_owned(), ..identity("a", "Created") };
         let cases = [
-            ("the first is told", identity("a", "Created"), 0, "create"),
+            ("the first creates", identity("a", "Created"), 0, "create"),
             ("the same again counts up", identity("a", "Created"), 1, "count 2"),
             ("and again", identity("a", "Created"), 599, "count 3"),
             ("the window counts from the last one", identity("a", "Created"), 1100, "count 4"),
             ("another text is another event", other, 1100, "create"),
             ("another reason too", identity("a", "Deleted"), 1100, "create"),
             ("and another object", identity("b", "Created"), 1100, "create"),
-            ("after the window it is told anew", identity("a", "Created"), 1700, "create"),
+            ("after the window it creates again", identity("a", "Created"), 1700, "create"),
         ];
         let mut correlator = Correlator::default();
         for (name, identity, seconds, expected) in cases {
-            assert_eq!(tell(&mut correlator, &identity, at(seconds)), expected, "{name}");
+            assert_eq!(send(&mut correlator, &identity, at(seconds)), expected, "{name}");
         }
     }
 
     #[test]
-    fn a_chatty_reason_cannot_silence_a_rare_one_and_its_count_catches_up() {
+    fn a_frequent_reason_leaves_budget_for_rare_ones_and_its_count_catches_up() {
         let mut correlator = Correlator::default();
-        let chatty = identity("a", "Created");
-        let told = |c: &mut Correlator| tell(c, &chatty, at(0));
+        let frequent = identity("a", "Created");
+        let repeat = |c: &mut Correlator| send(c, &frequent, at(0));
 
-        let outcomes: Vec<String> = (0..100).map(|_| told(&mut correlator)).collect();
+        let outcomes: Vec<String> = (0..100).map(|_| repeat(&mut correlator)).collect();
 
         assert_eq!(outcomes.iter().filter(|o| o.starts_with("count")).count(), 11);
         assert_eq!(outcomes.last().map(String::as_str), Some("limited"));
-        assert_eq!(tell(&mut correlator, &identity("a", "GangTerminated"), at(0)), "create");
-        assert_eq!(tell(&mut correlator, &chatty, at(60)), "count 101");
+        assert_eq!(send(&mut correlator, &identity("a", "GangTerminated"), at(0)), "create");
+        assert_eq!(send(&mut correlator, &frequent, at(60)), "count 101");
     }
 
     #[test]
@@ -223,14 +226,14 @@ mod tests {
         ];
         let mut correlator = Correlator::default();
         let mut count = |uid: &str, now: Instant| {
-            let outcomes = REASONS.map(|reason| tell(&mut correlator, &identity(uid, reason), now));
+            let outcomes = REASONS.map(|reason| send(&mut correlator, &identity(uid, reason), now));
             outcomes.iter().filter(|outcome| *outcome == "create").count()
         };
 
         assert_eq!(count("a", at(0)), 24);
         assert_eq!(count("b", at(0)), 24);
         assert_eq!(count("a", at(59)), 1);
-        // Far beyond the window everything is new again.
+        // All entries have expired.
         assert_eq!(count("a", at(10_000)), 24);
     }
 
@@ -238,9 +241,9 @@ mod tests {
     fn memory_is_bounded() {
         let mut correlator = Correlator::default();
         for object in 0..10_000_u64 {
-            tell(&mut correlator, &identity(&object.to_string(), "Created"), at(object / 10));
+            send(&mut correlator, &identity(&object.to_string(), "Created"), at(object / 10));
         }
-        assert!(correlator.known.len() <= MOST, "{}", correlator.known.len());
-        assert!(correlator.budgets.len() <= MOST, "{}", correlator.budgets.len());
+        assert!(correlator.known.len() <= MAX_REMEMBERED, "{}", correlator.known.len());
+        assert!(correlator.budgets.len() <= MAX_REMEMBERED, "{}", correlator.budgets.len());
     }
 }

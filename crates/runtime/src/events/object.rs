@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use serde_json::json;
 
-use super::correlate::Told;
+use super::correlate::StoredEvent;
 use super::{EVENTS, Noted};
 use crate::resource::ObjectKey;
 use crate::write::{Precondition, Verb, Write};
 
-/// The API server refuses longer ones.
-const MESSAGE_BYTES: usize = 1024;
-const NAME_BYTES: usize = 253;
-/// Events about cluster-scoped objects live here.
+/// The API server's limit.
+const MAX_MESSAGE_BYTES: usize = 1024;
+const MAX_NAME_BYTES: usize = 253;
+/// Namespace of events about cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The write that tells an occurrence for the first time.
+/// Returns the write that creates an event.
 pub(super) fn create(noted: &Noted, instance: &str, random: u64) -> Write {
     let occurrence = &noted.occurrence;
     let about = &occurrence.about;
@@ -50,39 +50,39 @@ pub(super) fn create(noted: &Noted, instance: &str, random: u64) -> Write {
         "lastTimestamp": seconds(noted.at),
         "count": 1,
     });
-    Write { resource: EVENTS, key, verb: Verb::Create { body }, reason: "tell what happened" }
+    Write { resource: EVENTS, key, verb: Verb::Create { body }, reason: "create the event" }
 }
 
-/// The write that counts an event up.
-pub(super) fn repeat(event: &Told, noted: &Noted, count: u32) -> Write {
+/// Returns the write that sets the count of an event.
+pub(super) fn repeat(event: &StoredEvent, noted: &Noted, count: u32) -> Write {
     let patch = json!({ "count": count, "lastTimestamp": seconds(noted.at) });
     let only_if = Precondition::uid(&event.uid);
     Write {
         resource: EVENTS,
         key: event.key.clone(),
         verb: Verb::Merge { patch, only_if, subresource: None },
-        reason: "it happened again",
+        reason: "count a repetition",
     }
 }
 
-/// Unique, and next to its object when sorted.
+/// Unique, and sorts next to the name of its object.
 fn name(object: &str, random: u64) -> String {
     let suffix = format!(".{random:016x}");
-    let mut end = object.len().min(NAME_BYTES - suffix.len());
+    let mut end = object.len().min(MAX_NAME_BYTES - suffix.len());
     while !object.is_char_boundary(end) {
         end -= 1;
     }
-    // A label of the name may not end with anything but a letter or digit.
+    // A label of a DNS name must end with a letter or digit.
     let stem = object[..end].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     format!("{stem}{suffix}")
 }
 
 fn cut(message: &str) -> String {
     const ELLIPSIS: char = '…';
-    if message.len() <= MESSAGE_BYTES {
+    if message.len() <= MAX_MESSAGE_BYTES {
         return message.to_owned();
     }
-    let mut end = MESSAGE_BYTES - ELLIPSIS.len_utf8();
+    let mut end = MAX_MESSAGE_BYTES - ELLIPSIS.len_utf8();
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -102,7 +102,7 @@ mod tests {
         let cases = [
             ("a".repeat(1024), 1024),
             ("a".repeat(1025), 1024),
-            // Two-byte characters do not divide the room before the ellipsis evenly.
+            // Two-byte characters do not fill the space before the ellipsis evenly.
             ("ä".repeat(600), 1023),
         ];
         for (message, bytes) in cases {

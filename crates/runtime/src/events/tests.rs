@@ -12,7 +12,7 @@ use crate::lease::Leadership;
 
 type Sent = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A server that answers as `answer` says, by number of the request, and remembers what it got.
+/// A server that answers the n-th request with `answer(n)` and records the requests.
 fn server(answer: impl Fn(usize) -> u16 + Clone + Send + Sync + 'static) -> (Client, Sent) {
     let sent = Sent::default();
     let log = sent.clone();
@@ -60,7 +60,7 @@ fn created(message: &str) -> Occurrence {
     }
 }
 
-/// Sends everything that is queued, as a shutdown does.
+/// Sends all queued events, as a shutdown does.
 async fn flush(sender: EventSender) {
     let shutdown = Shutdown::new();
     shutdown.start();
@@ -68,7 +68,7 @@ async fn flush(sender: EventSender) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_is_created_whole_and_the_second_counts_it_up() {
+async fn the_first_occurrence_creates_an_event_and_the_second_increments_it() {
     let (client, sent) = server(|_| 200);
     let (recorder, sender, metrics) = sender(client, Leadership::without_election());
 
@@ -107,7 +107,7 @@ async fn the_first_is_created_whole_and_the_second_counts_it_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_gone_is_told_anew() {
+async fn a_deleted_event_is_created_again() {
     let (client, sent) = server(|number| if number == 2 { 404 } else { 200 });
     let (recorder, sender, _) = sender(client, Leadership::without_election());
 
@@ -123,7 +123,7 @@ async fn an_event_that_is_gone_is_told_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unwell_server_is_tried_again_a_refusal_is_not() {
+async fn server_failures_are_retried_and_refusals_are_not() {
     let (client, sent) = server(|number| if number < 3 { 500 } else { 200 });
     let (recorder, sender, _) = self::sender(client, Leadership::without_election());
     recorder.record(created("x"));
@@ -155,14 +155,14 @@ async fn a_full_queue_drops_and_counts_and_never_blocks() {
     let (client, sent) = server(|_| 200);
     let (recorder, sender, metrics) = sender(client, Leadership::without_election());
 
-    for number in 0..QUEUE + 5 {
+    for number in 0..MAX_QUEUED + 5 {
         let mut occurrence = created("x");
         occurrence.about.uid = number.to_string().as_str().into();
         recorder.record(occurrence);
     }
     flush(sender).await;
 
-    assert_eq!(sent.lock().unwrap().len(), QUEUE);
+    assert_eq!(sent.lock().unwrap().len(), MAX_QUEUED);
     assert!(metrics.encode().contains("grove_events_total{result=\"dropped\"} 5"));
 }
 
@@ -179,7 +179,7 @@ async fn a_shutdown_waits_three_seconds_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn components_and_cluster_scoped_objects_have_their_own_place() {
+async fn events_name_their_component_and_those_of_cluster_objects_go_to_default() {
     let (client, sent) = server(|_| 200);
     let (recorder, sender, _) = sender(client, Leadership::without_election());
     let mut occurrence = created("x");

@@ -19,7 +19,7 @@ fn held_by(holder: &str, since: Instant) -> Observed {
 }
 
 #[test]
-fn the_election_in_a_table() {
+fn each_observation_of_the_lease_has_its_step() {
     let cases = [
         ("no lease is created", None, 0, Step::Create),
         ("our own lease is renewed", Some(held_by("me", at(0))), 2, Step::Renew),
@@ -40,7 +40,7 @@ fn the_election_in_a_table() {
 }
 
 #[test]
-fn a_leader_stops_at_its_deadline_without_being_told() {
+fn a_leader_stops_at_its_deadline_without_a_signal() {
     let (sender, receiver) = watch::channel(Standing::LeaderUntil(at(10)));
     let leadership = Leadership(receiver);
 
@@ -63,7 +63,7 @@ async fn waiting_for_the_loss_ends_at_the_deadline() {
     assert_eq!(clock.now(), at(10));
 }
 
-/// An API server with one lease.
+/// A fake API server with one lease.
 #[derive(Clone, Default)]
 struct Leases(Arc<Mutex<Stored>>);
 
@@ -71,7 +71,7 @@ struct Leases(Arc<Mutex<Stored>>);
 struct Stored {
     lease: Option<Value>,
     version: u64,
-    /// Another program changes the lease before each of so many of the next updates.
+    /// How many of the next updates another program precedes with a change.
     interference: usize,
     conflicts: usize,
 }
@@ -173,7 +173,7 @@ async fn an_edit_of_the_lease_by_another_program_does_not_end_the_leadership() {
         assert_eq!(leases.stored().conflicts, before + interference);
     }
     assert_eq!(leases.stored().lease.as_ref().unwrap()["metadata"]["labels"]["team"], "infra");
-    // The release meets a conflict as well.
+    // The release has a conflict as well.
     leases.stored().interference = 1;
     shutdown.start();
     tasks.join().await;
@@ -181,7 +181,7 @@ async fn an_edit_of_the_lease_by_another_program_does_not_end_the_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_another_one_replaced_follows() {
+async fn a_replaced_holder_becomes_a_follower() {
     let (leases, env, tasks) = (Leases::default(), env(), Tasks::new());
     let (leadership, shutdown) = leases.elect(&env, &tasks, "me");
     leadership.acquired(&env.clock).await;
@@ -196,7 +196,7 @@ async fn a_holder_that_another_one_replaced_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_without_end_end_the_leadership_at_its_deadline() {
+async fn permanent_conflicts_end_the_leadership_at_its_deadline() {
     let (leases, env, tasks) = (Leases::default(), env(), Tasks::new());
     let (leadership, _shutdown) = leases.elect(&env, &tasks, "me");
     leadership.acquired(&env.clock).await;
@@ -208,7 +208,7 @@ async fn conflicts_without_end_end_the_leadership_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_holder_is_replaced_in_time_although_others_edit_its_lease() {
+async fn edits_of_the_lease_do_not_delay_the_replacement_of_a_killed_holder() {
     let (leases, env, killed, tasks) = (Leases::default(), env(), Tasks::new(), Tasks::new());
     let (first, _) = leases.elect(&env, &killed, "first");
     first.acquired(&env.clock).await;
@@ -251,9 +251,9 @@ async fn a_stopped_holder_is_replaced_within_a_retry_period() {
 
 #[derive(Clone, Debug)]
 enum Move {
-    /// Process `0`/`1` tries to acquire or renew; the reply may be lost on the way back.
+    /// Process `0`/`1` tries to acquire or renew; the reply may be lost.
     Attempt { who: usize, reply_lost: bool },
-    /// Time passes (seconds) on the clock of both; a paused process simply makes no attempt.
+    /// Time passes (seconds) on both clocks; a paused process makes no attempt.
     Pass(u64),
 }
 
@@ -271,8 +271,8 @@ struct Server {
 }
 
 proptest! {
-    /// Whatever the order of attempts, pauses and lost replies, and however far apart the two
-    /// clocks are: never do two processes believe that they lead.
+    /// For all orders of attempts, pauses and lost replies and for all clock offsets, two processes never
+    /// lead at the same time.
     #[test]
     fn at_most_one_leads(moves in moves(), skew in 0..1000_u64) {
         let configs = [config("a"), config("b")];
@@ -294,11 +294,11 @@ proptest! {
                     if !observed[who].as_ref().is_some_and(same) {
                         observed[who] = fresh.map(|server| (server, now));
                     }
-                    let seen = observed[who].as_ref().map(|(server, since)| {
+                    let stored = observed[who].as_ref().map(|(server, since)| {
                         held_by(&server.holder, *since)
                     });
-                    let wanted = step(seen.as_ref(), &configs[who], now);
-                    if wanted == Step::Wait {
+                    let step = step(stored.as_ref(), &configs[who], now);
+                    if step == Step::Wait {
                         continue;
                     }
                     let revision = server.as_ref().map_or(0, |s| s.revision) + 1;

@@ -1,5 +1,5 @@
-//! Metrics under the names that controllers of Kubernetes customarily have, so that dashboards and
-//! alerts made for others show us too. They say less than our own.
+//! Metrics with the names that controller-runtime and client-go use, so that existing dashboards and alerts
+//! work. They are less detailed than our own.
 
 use std::fmt;
 use std::time::Duration;
@@ -59,8 +59,8 @@ impl Customary {
         let waiting = new.queue_seconds.clone();
         queue.register("queue_duration_seconds", "Time that keys wait", waiting);
         let working = new.work_seconds.clone();
-        queue.register("work_duration_seconds", "Time that keys are worked on", working);
-        queue.register("retries", "Keys that are tried again", new.retries.clone());
+        queue.register("work_duration_seconds", "Time that reconciles of keys take", working);
+        queue.register("retries", "Keys that are retried", new.retries.clone());
         let requests = new.requests.clone();
         registry.register("rest_client_requests", "Requests by method and status code", requests);
         registry.register_collector(Box::new(ThisProcess));
@@ -100,7 +100,7 @@ impl Customary {
     }
 }
 
-/// Processor time and memory of this process, read when somebody asks.
+/// Processor time and memory of this process, read at each scrape.
 #[derive(Debug)]
 struct ThisProcess;
 
@@ -144,14 +144,14 @@ impl<M: EncodeMetric> EncodeOne for M {
     }
 }
 
-/// Kernel ticks per second; the same on every Linux that we run on.
+/// Kernel ticks per second on every supported Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 fn processor_seconds() -> Option<f64> {
     ticks(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// User and system time, which come twelfth and thirteenth after the name of the program. The name
+/// Returns user plus system time, the twelfth and thirteenth field after the name of the program. The name
 /// may contain spaces and parentheses.
 fn ticks(stat: &str) -> Option<f64> {
     let (_, after_name) = stat.rsplit_once(") ")?;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn processor_time_and_memory_are_read_from_proc() {
         let stat = "42 (a (strange) name) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
         assert_eq!(ticks(stat), Some(2.0));
         assert_eq!(resident("Name:\tx\nVmRSS:\t    2048 kB\nThreads: 1\n"), Some(2048 * 1024));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A profile with one sample per name: how much processor time it took.
+/// Encodes a profile with one sample per name: its processor time.
 pub(super) fn profile(
     spent: &[(String, Duration)],
     started: Timestamp,
@@ -35,7 +35,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Strings are written once and referred to by position; position 0 is the empty string.
+/// Each string is written once and referenced by its position; position 0 is the empty string.
 struct Strings(BTreeMap<String, u64>);
 
 impl Default for Strings {

@@ -12,7 +12,7 @@ async fn get_page(router: &Router, path: &str) -> (u16, Vec<u8>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_profile_lasts_as_long_as_asked_and_names_threads() {
+async fn a_profile_takes_the_requested_time_and_names_threads() {
     let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
     let router = router(clock.clone());
 
@@ -26,7 +26,7 @@ async fn a_profile_lasts_as_long_as_asked_and_names_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_one_profile_at_a_time_and_only_for_a_bounded_time() {
+async fn profiles_do_not_overlap_and_have_a_maximum_time() {
     let router = router(Clock::at(jiff::Timestamp::UNIX_EPOCH));
 
     let (first, second) = tokio::join!(

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// The kernel reports times in hundredths of a second on every architecture we build for.
+/// Unit of the kernel's times on every supported architecture.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Name and processor time by thread id.
@@ -24,7 +24,8 @@ pub(super) fn times() -> io::Result<Times> {
     Ok(times)
 }
 
-/// What each name spent between two looks, largest first. Threads of one name count together.
+/// Returns the time that each name spent between two readings, largest first. Threads of one name count
+/// together.
 pub(super) fn spent(before: &Times, after: &Times) -> Vec<(String, Duration)> {
     let mut by_name: BTreeMap<&str, Duration> = BTreeMap::new();
     for (id, (name, time)) in after {
@@ -37,8 +38,8 @@ pub(super) fn spent(before: &Times, after: &Times) -> Vec<(String, Duration)> {
     spent
 }
 
-/// `id (name) state …`: the name may contain anything, so it ends at the last parenthesis. User and
-/// system time are the 14th and 15th field, the state being the third.
+/// Parses `id (name) state …`. The name may contain anything, so it ends at the last parenthesis. User and
+/// system time are the 14th and 15th field; the state is the third.
 fn parse(stat: &str) -> Option<(u64, String, Duration)> {
     let (id, rest) = stat.split_once(" (")?;
     let (name, fields) = rest.rsplit_once(") ")?;

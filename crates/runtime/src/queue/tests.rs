@@ -18,7 +18,7 @@ fn drain(schedule: &mut Schedule<u32>, now: Instant) -> Vec<u32> {
 }
 
 #[test]
-fn a_key_wanted_many_times_runs_once_at_its_best_priority() {
+fn a_key_queued_many_times_runs_once_at_its_best_priority() {
     let mut schedule = Schedule::default();
     schedule.want(1, Priority::Resync, at(0));
     schedule.want(2, Priority::ChildChange, at(1));
@@ -30,7 +30,7 @@ fn a_key_wanted_many_times_runs_once_at_its_best_priority() {
 }
 
 #[test]
-fn a_key_never_runs_twice_at_once_and_runs_again_if_wanted_meanwhile() {
+fn a_key_queued_during_its_run_runs_again_afterwards() {
     let mut schedule = Schedule::default();
     schedule.want(1, Priority::UserChange, at(0));
     assert!(schedule.take(at(0)).is_some());
@@ -40,7 +40,7 @@ fn a_key_never_runs_twice_at_once_and_runs_again_if_wanted_meanwhile() {
     schedule.end(&1, Ended::Done { due: None }, false, at(2));
 
     let again = schedule.take(at(5)).unwrap();
-    assert_eq!(again.waited, Duration::from_millis(4), "waiting counts from the wish");
+    assert_eq!(again.waited, Duration::from_millis(4), "waiting counts from the trigger");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_waiting_key_overtakes_newer_keys_of_better_classes() {
 }
 
 #[test]
-fn failures_count_up_until_success_whatever_triggers_come() {
+fn triggers_do_not_change_the_failure_count() {
     let mut schedule = Schedule::default();
     schedule.want(1, Priority::UserChange, at(0));
     for failures in 0..5 {
@@ -73,7 +73,7 @@ fn failures_count_up_until_success_whatever_triggers_come() {
 }
 
 #[test]
-fn a_failed_key_comes_back_at_its_time_and_a_trigger_makes_that_sooner() {
+fn a_failed_key_runs_at_its_retry_time_or_at_a_trigger() {
     let mut schedule = Schedule::default();
     for key in [1, 2] {
         schedule.want(key, Priority::UserChange, at(0));
@@ -88,7 +88,7 @@ fn a_failed_key_comes_back_at_its_time_and_a_trigger_makes_that_sooner() {
 }
 
 #[test]
-fn a_held_key_waits_for_its_release_however_often_it_is_triggered() {
+fn triggers_do_not_run_a_held_key() {
     let mut schedule = Schedule::default();
     schedule.want(1, Priority::UserChange, at(0));
     schedule.take(at(0)).unwrap();
@@ -103,7 +103,7 @@ fn a_held_key_waits_for_its_release_however_often_it_is_triggered() {
 }
 
 #[test]
-fn a_returned_key_is_still_wanted_and_a_finished_one_is_forgotten() {
+fn a_returned_key_stays_queued_and_a_finished_one_is_forgotten() {
     let mut schedule = Schedule::default();
     schedule.want(1, Priority::UserChange, at(0));
     schedule.take(at(0)).unwrap();
@@ -154,7 +154,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-/// What must be true of a key, tracked by hand.
+/// Expected state of a key.
 #[derive(Clone, Debug, Default)]
 struct Model {
     wanted: bool,
@@ -165,10 +165,10 @@ struct Model {
 }
 
 proptest! {
-    /// Nothing is lost, nothing runs twice at once, held keys stay, failure counts are exact, and
-    /// what leaves is never less urgent than what stays.
+    /// No key is lost, none runs twice at once, held keys stay, failure counts are exact, and a taken key
+    /// is never less urgent than the remaining ones.
     #[test]
-    fn the_schedule_keeps_its_promises(steps in steps()) {
+    fn the_schedule_matches_its_model(steps in steps()) {
         let mut schedule = Schedule::<u32>::default();
         let mut model: BTreeMap<u32, Model> = BTreeMap::new();
         let mut running: Vec<u32> = Vec::new();
@@ -242,7 +242,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_key_ends_with_a_wish_or_a_due_time() {
+async fn waiting_for_a_key_ends_at_a_trigger_or_a_due_time() {
     let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
     let queue = Queue::new(clock.clone());
     queue.want("a", Priority::UserChange);
@@ -254,7 +254,7 @@ async fn waiting_for_a_key_ends_with_a_wish_or_a_due_time() {
 }
 
 #[test]
-fn only_relevant_changes_wake_keys_and_both_sides_are_asked() {
+fn relevant_changes_wake_the_keys_of_the_old_and_the_new_object() {
     let view = |version: u64, gang: &str| -> MetaView {
         serde_json::from_value(serde_json::json!({"metadata": {
             "name": "pod", "uid": "u", "resourceVersion": version.to_string(),
@@ -282,7 +282,7 @@ fn only_relevant_changes_wake_keys_and_both_sides_are_asked() {
     store.upsert(view(1, "red"));
     assert_eq!(keys(), ["red"]);
     store.upsert(view(2, "red"));
-    assert_eq!(keys(), [] as [String; 0], "noise wakes nobody");
+    assert_eq!(keys(), [] as [String; 0], "an irrelevant change wakes no key");
     store.upsert(view(3, "blue"));
     assert_eq!(keys(), ["red", "blue"]);
     store.delete(&crate::resource::ObjectKey::cluster("pod"), 4);
@@ -290,7 +290,7 @@ fn only_relevant_changes_wake_keys_and_both_sides_are_asked() {
 }
 
 #[test]
-fn keys_that_failed_can_be_run_at_once() {
+fn retry_runs_failed_keys_at_once() {
     let mut schedule = Schedule::default();
     let ends = [
         (1, Ended::Failed { retry_at: at(60) }),

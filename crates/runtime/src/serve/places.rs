@@ -1,8 +1,8 @@
-//! Who is connected, and who has to leave when there is no place for a new connection.
+//! Limits connections, and selects the one to evict for a new connection.
 //!
-//! A connection without a request in flight is idle. When all places are taken, a new connection takes
-//! the place of the one that is idle for the longest time, so that clients that connect and send
-//! nothing cannot keep others out. A connection with a request in flight is never evicted.
+//! A connection without a request in flight is idle. When all places are taken, a new connection evicts the
+//! one that has been idle longest, so that clients that send nothing cannot exclude other clients. A
+//! connection with a request in flight is never evicted.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Numbers connections, and the moments in which they became idle.
+    /// Numbers connections and the order in which they became idle.
     next: u64,
     /// Connections that hold a place.
     seats: BTreeMap<u64, Seat>,
-    /// Those of them that are idle, by when they became so.
+    /// The idle ones among them, in the order in which they became idle.
     idle: BTreeMap<u64, u64>,
-    /// All connections, those that were evicted and have not ended yet included.
+    /// All connections, including evicted ones that have not ended yet.
     open: usize,
 }
 
@@ -85,8 +85,8 @@ impl Places {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new connection: a free one, or that of the connection that is idle for the longest
-    /// time. Waits while all connections have requests in flight.
+    /// Takes a free place, or the place of the connection that has been idle longest. Waits while all
+    /// connections have requests in flight.
     pub(super) async fn take(&self) -> Place {
         loop {
             let mut changed = std::pin::pin!(self.0.changed.notified());
@@ -125,7 +125,7 @@ impl Places {
     }
 }
 
-/// The place of one connection. Dropping it says that the connection has ended.
+/// The place of one connection, until it is dropped.
 pub(super) struct Place {
     places: Places,
     connection: u64,
@@ -134,7 +134,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits until the connection has to leave for another one.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -144,7 +144,7 @@ impl Place {
         self.used.load(Ordering::Acquire)
     }
 
-    /// For counting the requests of the connection.
+    /// Returns the counter of the connection's requests.
     pub(super) fn requests(&self) -> Requests {
         let (places, used) = (self.places.clone(), self.used.clone());
         Requests { places, connection: self.connection, used }
@@ -199,7 +199,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The body of an answer. Its request is in flight until all of it was handed out.
+/// The body of an answer. The request is in flight until the body is complete.
 pub(super) struct Answer {
     body: axum::body::Body,
     _request: InFlight,
@@ -242,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_that_is_idle_for_the_longest_time_has_to_leave() {
+    fn a_new_connection_evicts_the_one_that_is_idle_longest() {
         let places = Places::new(3);
         let [first, second, third] = std::array::from_fn(|_| places.try_take().unwrap());
-        // The first is used and idle again, the second is busy.
+        // The first is idle again after a request, the second has one in flight.
         drop(first.requests().begin());
         let busy = second.requests().begin();
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_late_changes_nothing() {
+    fn a_late_end_of_an_evicted_connection_changes_nothing() {
         let places = Places::new(1);
         let place = places.try_take().unwrap();
         let (request, requests) = (place.requests().begin(), place.requests());

@@ -15,7 +15,7 @@ use crate::certificates::testkit::{Pki, connect, exchange, exchange_h2, pki};
 use crate::clock::Clock;
 use crate::process::Process;
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct World {
     address: SocketAddr,
     certificate: ServingCertificate,
@@ -78,7 +78,7 @@ async fn without_a_certificate_plain_http_is_served() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
+async fn new_connections_get_a_new_certificate_and_old_ones_continue() {
     let (old, new) = (pki(), pki());
     let world = world(loopback(), hello(), Some(&old)).await;
     let stream = connect(world.address, &old.ca, b"http/1.1").await.unwrap();
@@ -96,7 +96,7 @@ async fn a_new_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
 }
 
 #[tokio::test]
-async fn bad_handshakes_hurt_nobody_else() {
+async fn failed_handshakes_do_not_affect_other_clients() {
     let pki = pki();
     let config = ServeConfig { handshake_timeout: Duration::from_millis(50), ..loopback() };
     let world = world(config, hello(), Some(&pki)).await;
@@ -106,23 +106,23 @@ async fn bad_handshakes_hurt_nobody_else() {
     let mut silent = TcpStream::connect(world.address).await.unwrap();
 
     assert_eq!(exchange(world.address, &pki.ca, request("/")).await.0, 200);
-    // The server hangs up on the one that says nothing.
+    // The server closes the silent connection.
     assert_eq!(silent.read_to_end(&mut Vec::new()).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn connections_beyond_the_cap_wait_for_a_place() {
+async fn connections_above_the_limit_wait_for_a_place() {
     let (begun, go, ended): (Arc<Notify>, Arc<Notify>, Arc<AtomicUsize>) = Default::default();
     let config = ServeConfig { max_connections: 1, ..loopback() };
     let world = world(config, held(&begun, &go, &ended), None).await;
-    let ask = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let mut first = TcpStream::connect(world.address).await.unwrap();
-    first.write_all(ask).await.unwrap();
+    first.write_all(request).await.unwrap();
     begun.notified().await;
     let mut second = TcpStream::connect(world.address).await.unwrap();
-    second.write_all(ask).await.unwrap();
+    second.write_all(request).await.unwrap();
 
-    // Plenty of turns in which the second request could have begun.
+    // Time in which the second request could have started.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -136,11 +136,11 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
     assert_eq!(ended.load(Ordering::SeqCst), 2);
 }
 
-const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// Sends a request over plain HTTP and reads the answer; the connection stays open.
-async fn ask(stream: &mut TcpStream) {
-    stream.write_all(ASK).await.unwrap();
+async fn send_request(stream: &mut TcpStream) {
+    stream.write_all(REQUEST).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"hello") {
         let read = stream.read_buf(&mut answer).await.unwrap();
@@ -149,7 +149,7 @@ async fn ask(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn more_silent_connections_than_places_keep_nobody_out() {
+async fn silent_connections_cannot_exclude_other_clients() {
     let pki = pki();
     let config = || ServeConfig { max_connections: 64, ..loopback() };
     let (webhooks, probes) =
@@ -169,27 +169,27 @@ async fn more_silent_connections_than_places_keep_nobody_out() {
         for _ in 0..10 {
             let answer = exchange(webhooks.address, &pki.ca, request("/")).await;
             assert_eq!(answer, (200, "hello".into()));
-            ask(&mut TcpStream::connect(probes.address).await.unwrap()).await;
+            send_request(&mut TcpStream::connect(probes.address).await.unwrap()).await;
         }
     });
     assert!(in_time.await.is_some(), "before the silent ones are disconnected");
 }
 
 #[tokio::test]
-async fn the_connection_that_is_idle_for_the_longest_time_makes_room() {
+async fn the_connection_that_is_idle_longest_is_evicted() {
     let config = ServeConfig { max_connections: 2, ..loopback() };
     let world = world(config, hello(), None).await;
     let mut first = TcpStream::connect(world.address).await.unwrap();
-    ask(&mut first).await;
+    send_request(&mut first).await;
     let mut second = TcpStream::connect(world.address).await.unwrap();
-    ask(&mut second).await;
-    ask(&mut first).await;
+    send_request(&mut second).await;
+    send_request(&mut first).await;
     let mut third = TcpStream::connect(world.address).await.unwrap();
-    ask(&mut third).await;
+    send_request(&mut third).await;
 
     assert_eq!(second.read_to_end(&mut Vec::new()).await.unwrap(), 0, "evicted");
-    ask(&mut first).await;
-    ask(&mut third).await;
+    send_request(&mut first).await;
+    send_request(&mut third).await;
 }
 
 #[tokio::test]
@@ -198,14 +198,14 @@ async fn a_connection_without_a_request_is_closed_and_a_used_one_is_not() {
     let config = ServeConfig { first_request_timeout: timeout, ..loopback() };
     let world = world(config, hello(), None).await;
     let mut used = TcpStream::connect(world.address).await.unwrap();
-    ask(&mut used).await;
+    send_request(&mut used).await;
     for begins in [b"".as_slice(), b"GET / HTTP/1.1\r\nhost: x\r\n", b"PRI * HTTP/2.0\r\n"] {
         let mut silent = TcpStream::connect(world.address).await.unwrap();
         silent.write_all(begins).await.unwrap();
-        // The system may report bytes that were never read as a reset.
+        // The system may report unread bytes as a reset.
         let _ = silent.read_to_end(&mut Vec::new()).await;
     }
-    ask(&mut used).await;
+    send_request(&mut used).await;
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_taken_address_is_an_error_that_names_it() {
     assert!(text.starts_with(&expected), "{text}");
 }
 
-/// A handler that says when it has begun and waits to be let go.
+/// A handler that signals its start and waits for `go`.
 fn held(begun: &Arc<Notify>, go: &Arc<Notify>, ended: &Arc<AtomicUsize>) -> Router {
     let (begun, go, ended) = (begun.clone(), go.clone(), ended.clone());
     Router::new().route(
@@ -246,7 +246,7 @@ async fn a_shutdown_finishes_running_requests_and_takes_no_new_ones() {
     let stop = async {
         begun.notified().await;
         world.stage.shutdown().start();
-        // The listener closes first; then the running request is let go.
+        // The listener closes first; then the request may finish.
         while TcpStream::connect(world.address).await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -300,7 +300,7 @@ async fn dropping_the_process_closes_listener_and_connections() {
     let (answer, (), _) = tokio::join!(answer, crash, connection);
 
     assert!(answer.is_err());
-    assert_eq!(Arc::strong_count(&begun), 1, "the handler is gone");
+    assert_eq!(Arc::strong_count(&begun), 1, "the handler was dropped");
     assert!(TcpStream::connect(world.address).await.is_err());
 }
 
@@ -321,7 +321,7 @@ async fn a_panicking_handler_loses_its_connection_only() {
     next.read_to_string(&mut answer).await.unwrap();
 
     assert!(answer.ends_with("hello"), "{answer}");
-    assert!(world.process.run().now_or_never().is_none(), "the process goes on");
+    assert!(world.process.run().now_or_never().is_none(), "the process continues");
 }
 
 #[tokio::test]

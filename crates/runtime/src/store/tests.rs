@@ -21,7 +21,7 @@ fn key(name: &str) -> ObjectKey {
 struct World {
     store: Store<MetaView>,
     by_gang: Index,
-    told: Arc<Mutex<Vec<String>>>,
+    changes: Arc<Mutex<Vec<String>>>,
 }
 
 fn world() -> World {
@@ -29,8 +29,8 @@ fn world() -> World {
     let mut builder = StoreBuilder::<MetaView>::new(pods, Metrics::new());
     let by_gang = builder.index(|meta| meta.labels.get("gang").map(str::to_owned));
     let store = builder.build();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = told.clone();
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let log = changes.clone();
     store.on_change(move |change| {
         let version = |view: Option<&MetaView>| {
             view.map_or_else(|| "-".to_owned(), |v| v.metadata.resource_version.to_string())
@@ -43,12 +43,12 @@ fn world() -> World {
             version(change.new)
         ));
     });
-    World { store, by_gang, told }
+    World { store, by_gang, changes }
 }
 
 impl World {
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+    fn changes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.changes.lock().unwrap())
     }
 
     fn gang(&self, gang: &str) -> Vec<String> {
@@ -78,50 +78,50 @@ fn an_object_is_found_under_its_new_owner() {
 }
 
 #[test]
-fn the_first_list_is_initial_and_a_relist_tells_only_differences() {
+fn the_first_list_is_initial_and_a_relist_reports_only_differences() {
     let w = world();
     assert!(!w.store.is_synced());
 
     w.store.replace(vec![view("b", "1", 5, "g"), view("a", "2", 6, "g")], &BTreeSet::new(), 10);
-    assert_eq!(w.told(), ["b -→5 initial", "a -→6 initial"]);
+    assert_eq!(w.changes(), ["b -→5 initial", "a -→6 initial"]);
     assert!(w.store.is_synced());
 
     w.store.replace(vec![view("a", "2", 6, "g"), view("c", "3", 12, "h")], &BTreeSet::new(), 20);
-    assert_eq!(w.told(), ["c -→12", "b 5→-"]);
+    assert_eq!(w.changes(), ["c -→12", "b 5→-"]);
     assert_eq!((w.gang("g"), w.gang("h")), (vec!["a".into()], vec!["c".into()]));
     assert_eq!(w.store.observed(), 20);
 }
 
 #[test]
-fn older_events_are_ignored_but_a_new_life_is_not_older() {
+fn older_events_are_ignored_unless_the_uid_is_new() {
     let w = world();
     w.store.upsert(view("a", "1", 7, "g"));
     w.store.upsert(view("a", "1", 6, "h"));
     w.store.upsert(view("a", "1", 7, "h"));
-    assert_eq!(w.told(), ["a -→7"]);
+    assert_eq!(w.changes(), ["a -→7"]);
 
     w.store.delete(&key("a"), 6);
     assert_eq!(w.store.len(), 1, "a delete older than what we have is not ours");
 
     w.store.upsert(view("a", "2", 9, "h"));
-    assert_eq!(w.told(), ["a 7→9"]);
+    assert_eq!(w.changes(), ["a 7→9"]);
     assert_eq!((w.gang("g"), w.gang("h")), (vec![], vec!["a".into()]));
 }
 
 #[test]
-fn a_list_is_believed_even_when_the_server_went_back_in_time() {
+fn a_list_replaces_newer_versions() {
     let w = world();
     w.store.replace(vec![view("a", "1", 50, "new")], &BTreeSet::new(), 60);
-    w.told();
+    w.changes();
 
     w.store.replace(vec![view("a", "1", 30, "old")], &BTreeSet::new(), 40);
 
-    assert_eq!(w.told(), ["a 50→30"]);
+    assert_eq!(w.changes(), ["a 50→30"]);
     assert_eq!((w.gang("old"), w.store.observed()), (vec!["a".to_owned()], 40));
 }
 
 #[test]
-fn a_late_listener_hears_what_is_there() {
+fn a_late_listener_gets_the_current_objects() {
     let w = world();
     w.store.upsert(view("a", "1", 7, "g"));
     let heard = Arc::new(AtomicUsize::new(0));
@@ -137,7 +137,7 @@ fn a_late_listener_hears_what_is_there() {
 }
 
 #[test]
-fn waiting_for_a_version_ends_with_any_sign_of_it() {
+fn any_later_version_ends_the_wait_for_a_version() {
     let w = world();
     let done = Arc::new(AtomicUsize::new(0));
     let wait = |version| {
@@ -162,7 +162,7 @@ fn waiting_for_a_version_ends_with_any_sign_of_it() {
 }
 
 #[test]
-fn waiting_for_the_end_of_a_life_ends_with_a_delete_a_relist_or_a_new_life() {
+fn a_delete_a_relist_or_a_new_uid_ends_the_wait_for_a_deletion() {
     let endings: [fn(&Store<MetaView>); 3] = [
         |store| store.delete(&key("a"), 20),
         |store| store.replace(vec![], &BTreeSet::new(), 20),
@@ -178,7 +178,7 @@ fn waiting_for_the_end_of_a_life_ends_with_a_delete_a_relist_or_a_new_life() {
         });
 
         w.store.upsert(view("a", "1", 6, "g"));
-        assert_eq!(done.load(Ordering::SeqCst), 0, "the same life goes on");
+        assert_eq!(done.load(Ordering::SeqCst), 0, "the uid is the same");
         end(&w.store);
         assert_eq!(done.load(Ordering::SeqCst), 1);
     }
@@ -201,7 +201,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// Whatever happens, store, index and what listeners were told agree with a plain map.
+    /// Store, index and listeners agree with a plain map after all events.
     #[test]
     fn store_index_and_listeners_agree(events in events()) {
         let w = world();

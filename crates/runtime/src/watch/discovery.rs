@@ -1,4 +1,4 @@
-//! Optional kinds: whether a refused watch means that the kind is gone.
+//! Optional kinds: decides whether a refused watch means that the kind is gone.
 
 use serde::Deserialize;
 
@@ -19,12 +19,12 @@ struct Listed {
 }
 
 impl<T: View> Watcher<T> {
-    /// Handles the refusal (403 or 404) of an optional kind: asks discovery, and empties the store only
+    /// Handles the refusal (403 or 404) of an optional kind: queries discovery, and empties the store only
     /// when the kind is gone.
     pub(super) async fn refused(&self, error: &WatchError) -> Presence {
         let before = self.store.presence();
-        // A kind that is gone stays gone while its path is 404. A 403 says nothing: the API server
-        // checks permissions before it looks for the kind.
+        // An absent kind stays absent while its path is 404. A 403 proves nothing: the API server checks
+        // permissions before it looks up the kind.
         if before == Presence::Absent && error.code() == Some(404) {
             return before;
         }
@@ -48,10 +48,10 @@ impl<T: View> Watcher<T> {
     async fn is_in_discovery(&self) -> Result<bool, WatchError> {
         let resource = &self.selection.resource;
         let request = http::Request::get(resource.discovery_path()).body(Vec::new());
-        let (code, body) = self.ask(request.map_err(kube::Error::HttpError)?).await?;
+        let (code, body) = self.send(request.map_err(kube::Error::HttpError)?).await?;
         match code {
             200 => {
-                let list: ResourceList = serde_json::from_slice(&self.whole(body).await?)?;
+                let list: ResourceList = serde_json::from_slice(&self.read_body(body).await?)?;
                 Ok(list.resources.iter().any(|listed| *listed.name == *resource.plural))
             }
             404 => Ok(false),

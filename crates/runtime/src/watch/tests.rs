@@ -60,7 +60,7 @@ fn page(objects: &[(&str, u64)], version: u64, next: &str) -> Answer {
 struct World {
     store: Store<MetaView>,
     env: Env,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     _task: crate::tasks::Tasks,
 }
 
@@ -70,19 +70,19 @@ fn world(answers: Vec<Answer>) -> World {
 }
 
 fn world_of(answers: Vec<Answer>, optional: bool, on_demand: bool) -> World {
-    let asked = Arc::new(Mutex::new(Vec::new()));
+    let requests = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
-    let log = asked.clone();
+    let log = requests.clone();
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let query = request.uri().query().unwrap_or_default();
-        let wanted = ["sendInitialEvents", "resourceVersion", "continue", "limit"];
-        let told: Vec<&str> = query
+        let parameters = ["sendInitialEvents", "resourceVersion", "continue", "limit"];
+        let query: Vec<&str> = query
             .split('&')
-            .filter(|part| wanted.iter().any(|want| part.split('=').next() == Some(want)))
+            .filter(|part| parameters.iter().any(|want| part.split('=').next() == Some(want)))
             .collect();
         let is_discovery = request.uri().path() == PODS.discovery_path();
-        let told = if is_discovery { "discovery".to_owned() } else { told.join("&") };
-        log.lock().unwrap().push(told);
+        let query = if is_discovery { "discovery".to_owned() } else { query.join("&") };
+        log.lock().unwrap().push(query);
         let answer = script.lock().unwrap().pop_front().unwrap_or_else(|| hangs(vec![]));
         let chunks = answer.chunks.into_iter().map(|chunk| Ok(Frame::data(Bytes::from(chunk))));
         let chunks = futures::stream::iter(chunks);
@@ -110,7 +110,7 @@ fn world_of(answers: Vec<Answer>, optional: bool, on_demand: bool) -> World {
     };
     let task = crate::tasks::Tasks::new();
     task.spawner().spawn(watcher.run());
-    World { store, env, asked, _task: task }
+    World { store, env, requests, _task: task }
 }
 
 impl World {
@@ -124,12 +124,12 @@ impl World {
         self.store.all().iter().map(|view| view.metadata.key.name.to_string()).collect()
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-/// The answer of discovery, with these resources.
+/// The answer of discovery with these resources.
 fn discovered(resources: &[&str]) -> Answer {
     let resources: Vec<_> = resources.iter().map(|name| json!({ "name": name })).collect();
     ends(vec![json!({ "kind": "APIResourceList", "resources": resources }).to_string()])
@@ -171,7 +171,7 @@ async fn a_kind_that_discovery_does_not_list_is_absent_until_it_is_served() {
         assert_eq!(w.env.readiness.missing(), []);
         w.becomes(Presence::Served).await;
         assert_eq!(w.names(), ["a"], "served means listed");
-        assert_eq!(w.asked().len(), requests, "{:?}", w.asked());
+        assert_eq!(w.requests().len(), requests, "{:?}", w.requests());
     }
 }
 
@@ -205,9 +205,9 @@ async fn a_refused_kind_keeps_its_objects_while_discovery_does_not_confirm_that_
         w.becomes(Presence::Served).await;
         w.observed(15).await;
         assert_eq!(w.names(), ["a", "b"]);
-        let asked = w.asked();
+        let requests = w.requests();
         let resumed = ["resourceVersion=9", "discovery", "resourceVersion=9"];
-        assert_eq!(asked[3..], resumed, "it goes on where it stopped");
+        assert_eq!(requests[3..], resumed, "it resumes where it stopped");
     }
 }
 
@@ -252,13 +252,13 @@ async fn a_forbidden_kind_is_unknown_from_the_start_until_it_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_nobody_needs_yet_is_empty_and_not_asked_for() {
+async fn a_kind_without_demand_is_not_listed() {
     let filled = hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]);
     let w = world_of(vec![filled], false, true);
 
     w.store.synced().await;
     assert!(w.store.is_served() && !w.store.is_listed() && w.names().is_empty());
-    assert_eq!((w.env.readiness.missing(), w.asked()), (vec![], vec![]));
+    assert_eq!((w.env.readiness.missing(), w.requests()), (vec![], vec![]));
 
     w.store.demand();
     w.store.demand();
@@ -270,7 +270,7 @@ async fn a_kind_that_nobody_needs_yet_is_empty_and_not_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_list_fills_the_store_and_goes_on_as_a_watch() {
+async fn a_streamed_list_fills_the_store_and_continues_as_a_watch() {
     let w = world(vec![hangs(vec![
         line("ADDED", &object("a", 3)),
         line("ADDED", &object("b", 5)),
@@ -282,12 +282,12 @@ async fn a_streamed_list_fills_the_store_and_goes_on_as_a_watch() {
     w.observed(11).await;
 
     assert_eq!(w.names(), ["b"]);
-    assert_eq!(w.asked(), ["sendInitialEvents=true&resourceVersion="]);
+    assert_eq!(w.requests(), ["sendInitialEvents=true&resourceVersion="]);
     assert!(w.env.readiness.ready());
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_list_shows_nothing() {
+async fn an_incomplete_list_does_not_change_the_store() {
     let w = world(vec![
         ends(vec![line("ADDED", &object("a", 3))]),
         hangs(vec![line("ADDED", &object("b", 5)), list_end(9)]),
@@ -299,7 +299,7 @@ async fn half_a_list_shows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_stream_is_listed_in_pages() {
+async fn a_server_without_streaming_is_listed_in_pages() {
     let w = world(vec![
         refuses(422, "Invalid"),
         page(&[("a", 3)], 9, "more"),
@@ -311,7 +311,7 @@ async fn a_server_that_does_not_stream_is_listed_in_pages() {
 
     assert_eq!(w.names(), ["a", "b", "c"]);
     assert_eq!(
-        w.asked(),
+        w.requests(),
         [
             "sendInitialEvents=true&resourceVersion=",
             "limit=500",
@@ -322,7 +322,7 @@ async fn a_server_that_does_not_stream_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_resumes_where_it_was() {
+async fn a_watch_resumes_after_a_lost_connection() {
     let w = world(vec![
         ends(vec![line("ADDED", &object("a", 3)), list_end(9)]),
         ends(vec![line("MODIFIED", &object("a", 12)), "{\"type\":\"MODI".to_owned()]),
@@ -331,12 +331,12 @@ async fn a_lost_connection_resumes_where_it_was() {
 
     w.observed(15).await;
 
-    assert_eq!(w.asked()[1..], ["resourceVersion=9", "resourceVersion=12"]);
+    assert_eq!(w.requests()[1..], ["resourceVersion=9", "resourceVersion=12"]);
     assert_eq!(w.names(), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_in_a_gap_is_found_by_the_next_list() {
+async fn the_next_list_finds_deletes_that_fell_into_a_gap() {
     let gone = json!({"kind": "Status", "code": 410, "reason": "Expired"});
     for expired in [ends(vec![line("ERROR", &gone)]), refuses(410, "Expired")] {
         let w = world(vec![
@@ -352,7 +352,7 @@ async fn what_was_deleted_in_a_gap_is_found_by_the_next_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_connection_is_given_up_after_the_idle_timeout() {
+async fn a_silent_connection_is_closed_after_the_idle_timeout() {
     let w = world(vec![
         hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
         hangs(vec![line("ADDED", &object("b", 12))]),
@@ -362,13 +362,13 @@ async fn a_dead_connection_is_given_up_after_the_idle_timeout() {
 
     let waited = w.env.clock.now().since(Instant::START);
     assert!(waited >= Duration::from_secs(90) && waited < Duration::from_secs(91), "{waited:?}");
-    assert_eq!(w.asked()[1], "resourceVersion=9");
+    assert_eq!(w.requests()[1], "resourceVersion=9");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_kind_is_named_until_it_is_served() {
     let w = world(vec![refuses(404, "NotFound"), hangs(vec![list_end(9)])]);
-    while w.asked().is_empty() || w.env.readiness.missing().is_empty() {
+    while w.requests().is_empty() || w.env.readiness.missing().is_empty() {
         tokio::task::yield_now().await;
     }
     tokio::task::yield_now().await;
@@ -382,7 +382,7 @@ async fn a_missing_kind_is_named_until_it_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_object_keeps_its_last_known_state_and_hides_nothing_else() {
+async fn an_undecodable_object_keeps_its_last_view_and_hides_no_other() {
     let mut broken = object("a", 12);
     broken["metadata"]["labels"] = json!({"x": 7});
     let w = world(vec![
@@ -399,7 +399,7 @@ async fn an_unreadable_object_keeps_its_last_known_state_and_hides_nothing_else(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_on_request_lists_again() {
+async fn a_requested_resync_lists_again() {
     let w = world(vec![
         hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
         hangs(vec![list_end(30)]),
@@ -413,7 +413,7 @@ async fn a_resync_on_request_lists_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_is_told_before_and_after_the_first_list_until_the_server_answers() {
+async fn trouble_is_reported_until_the_server_answers() {
     let w = world(vec![
         refuses(403, "Forbidden"),
         hangs(vec![line("ADDED", &object("a", 3)), list_end(9)]),
@@ -421,16 +421,16 @@ async fn trouble_is_told_before_and_after_the_first_list_until_the_server_answer
         hangs(vec![line("ADDED", &object("b", 15))]),
     ]);
     let mut trouble = w.store.trouble();
-    let mut told = Vec::new();
-    while told.len() < 5 {
+    let mut troubles = Vec::new();
+    while troubles.len() < 5 {
         trouble.changed().await.unwrap();
         let now = trouble.borrow_and_update().clone();
-        told.push(now.map(|trouble| (trouble.code, trouble.message)));
+        troubles.push(now.map(|trouble| (trouble.code, trouble.message)));
     }
 
     let says = |code, message: &str| Some((code, message.to_owned()));
     assert_eq!(
-        told,
+        troubles,
         [
             says(Some(403), "403 Forbidden: "),
             None,

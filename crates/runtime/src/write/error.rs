@@ -1,4 +1,4 @@
-//! Why a write did not happen, and what that means for the queue.
+//! Why a write failed, and its class.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{Verb, Write};
 use crate::class::{Class, Classed};
 
 /// Characters that the API server appends to `generateName`.
-const GENERATED_SUFFIX: usize = 5;
+const GENERATED_SUFFIX_CHARS: usize = 5;
 
-/// The longest Retry-After that is honoured. Admission webhooks of other programs may ask for any time,
-/// and what they refuse now they may accept soon.
+/// The longest Retry-After that is honoured. Admission webhooks of other programs may ask for any time, and
+/// may accept soon what they refuse now.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A write that failed. Prints as verb, object, purpose and cause.
+/// A failed write. Prints as verb, object, purpose and cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} {object} ({reason}): {cause}")]
 pub struct WriteError {
@@ -76,7 +76,7 @@ impl WriteError {
     }
 
     pub(super) fn refused(write: &Write, parts: &Parts, body: &[u8]) -> Self {
-        // Proxies in between answer with text or HTML, not with a Status.
+        // Proxies answer with text or HTML, not with a Status.
         let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| {
             Status::failure(&String::from_utf8_lossy(body), parts.status.as_str())
         });
@@ -91,7 +91,7 @@ impl WriteError {
         Self::new(write, Cause::Refused { status: Box::new(status), class, retry_after })
     }
 
-    /// The server's own account of the refusal, if it was the server that refused.
+    /// The Status of the server, if the server refused.
     pub fn status(&self) -> Option<&Status> {
         match &self.cause {
             Cause::Refused { status, .. } => Some(status),
@@ -99,7 +99,7 @@ impl WriteError {
         }
     }
 
-    /// Whether a create failed because the object is there already.
+    /// Whether a create failed because the object exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(|status| status.reason == "AlreadyExists")
     }
@@ -113,7 +113,7 @@ impl WriteError {
         }
     }
 
-    /// Whether the server refused because it has too much to do.
+    /// Whether the server refused because of load.
     pub(super) fn asks_to_slow_down(&self) -> bool {
         self.status().is_some_and(|status| matches!(status.code, 429 | 503))
     }
@@ -137,8 +137,8 @@ impl Classed for WriteError {
     }
 }
 
-/// The message without the suffix of a generated name: the next attempt gets another one, and the same
-/// refusal should read the same.
+/// The message without the suffix of a generated name: each attempt has another suffix, and the same
+/// refusal must give the same message.
 fn without_generated_name(write: &Write, message: &str) -> String {
     let Verb::Create { body } = &write.verb else { return message.to_owned() };
     let prefix = body["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty());
@@ -147,7 +147,7 @@ fn without_generated_name(write: &Write, message: &str) -> String {
     let mut result = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let is_suffix = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let suffix = part.get(..GENERATED_SUFFIX).filter(|text| is_suffix(text));
+        let suffix = part.get(..GENERATED_SUFFIX_CHARS).filter(|text| is_suffix(text));
         result.push_str(prefix);
         result.push_str(&part[suffix.map_or(0, str::len)..]);
     }
@@ -156,7 +156,7 @@ fn without_generated_name(write: &Write, message: &str) -> String {
 
 fn classify(verb: &Verb, code: StatusCode, status: &Status) -> Class {
     match code.as_u16() {
-        // The object changed, is gone, or is there already.
+        // The object has changed, is deleted, or already exists.
         404 | 409 | 410 => Class::Conflict,
         401 | 408 | 429 | 500..=599 => Class::Transient,
         403 => Class::Denied,
@@ -166,9 +166,9 @@ fn classify(verb: &Verb, code: StatusCode, status: &Status) -> Class {
     }
 }
 
-/// The server answers 422, not 409, when a patch names another uid than the stored object has: as
-/// an immutable field for merge and apply, as a failed test for JSON patch (which carries no field
-/// at all, while every validation failure does).
+/// The server answers 422, not 409, when a patch names another uid than the stored object has: as an
+/// immutable field for merge and apply, as a failed test for JSON patch (which names no field, while every
+/// validation failure does).
 fn precondition_failed(verb: &Verb, status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     match verb {

@@ -1,11 +1,11 @@
-//! How many writes may be in flight at once, and when.
+//! Limits the writes in flight.
 //!
-//! All writes of a process share one bound. Besides, writes of one kind in one namespace share a *lane*
-//! with a bound and pauses of its own: a 429 or 503 may come from an admission webhook that is
-//! responsible for one kind or namespace only, and everything else has to go on. A refusal halves the
-//! bound of its lane and pauses the lane for as long as the server asked. Refusals in several lanes at
-//! the same time come from a server under load: then the bound of the process is halved as well. Each
-//! success lets both bounds grow again by one place per round of writes.
+//! All writes of a process share one limit. Writes of one kind in one namespace also share a *lane* with
+//! its own limit and pauses: a 429 or 503 may come from an admission webhook that handles only one kind or
+//! namespace, and must not delay other writes. A refusal halves the limit of its lane and pauses the lane
+//! for as long as the server asked. Refusals in several lanes at the same time mean that the server is
+//! under load: then the limit of the process is halved as well. Successes let both limits grow again by one
+//! per round of writes.
 
 mod rule;
 
@@ -20,11 +20,11 @@ use crate::metrics::Metrics;
 use crate::resource::Resource;
 use crate::write::Write;
 
-/// Without a Retry-After.
+/// Pause after a refusal without Retry-After.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause that a write waits for. A longer one goes back to the queue, where it does not
-/// occupy a run that keys of other lanes could use.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The longest pause that a write waits for. For a longer one the key returns to the queue, so that other
+/// keys can run.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes of one kind in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ impl LaneKey {
     }
 }
 
-/// Hands out places for writes; clones share the bounds.
+/// Grants permits for writes; clones share the limits.
 #[derive(Clone)]
 pub(super) struct Pacer {
     shared: Arc<Mutex<Pace>>,
@@ -56,7 +56,7 @@ impl Pacer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place. Fails with the rest of the pause when the lane is paused for long.
+    /// Waits for a permit. Fails with the rest of the pause when the lane is paused for longer.
     pub(super) async fn acquire(&self, lane: LaneKey) -> Result<Permit, Duration> {
         let ticket = self.shared().ticket();
         let turn = Turn { pacer: self, lane: &lane, ticket };
@@ -65,7 +65,7 @@ impl Pacer {
                 Ok(now) => break now,
                 Err(pause_ends) => {
                     let rest = pause_ends.since(self.clock.now());
-                    if rest > LONGEST_WAIT {
+                    if rest > MAX_WAIT {
                         return Err(rest);
                     }
                     self.clock.sleep_until(pause_ends).await;
@@ -77,7 +77,7 @@ impl Pacer {
     }
 }
 
-/// A turn to take a place. Dropping it passes the turn on.
+/// A turn in the line. Dropping it passes the turn on.
 struct Turn<'a> {
     pacer: &'a Pacer,
     lane: &'a LaneKey,
@@ -85,8 +85,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Waits in line while there is no place. Returns when it took one, or before when the lane is
-    /// paused.
+    /// Waits in line for a place. Returns when it has one, or earlier when the lane is paused.
     async fn come(&self) -> Result<Instant, Instant> {
         poll_fn(|context| {
             let now = self.pacer.clock.now();
@@ -112,7 +111,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A place; giving it back is dropping it.
+/// Permission for one write, until it is dropped.
 pub(super) struct Permit {
     pacer: Pacer,
     lane: LaneKey,

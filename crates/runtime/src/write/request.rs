@@ -1,4 +1,4 @@
-//! From a [`Write`] to an HTTP request, with the precondition put where the API server checks it.
+//! Builds the HTTP request of a [`Write`], with the precondition where the API server checks it.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::{Precondition, Propagation, Verb, Write};
 
-/// All we read of an answer is the metadata, and the caches bring the object itself: this spares both
-/// sides the rest. Statuses come as they are.
+/// Requests metadata only: the caches deliver the object itself. A Status is returned as it is.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Why a write cannot even be sent. Always a mistake in the program that planned it.
+/// Why a write cannot be sent. Always a bug in the code that planned it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BuildError {
-    /// The body is not something a patch or object can be.
+    /// The body is not a JSON object.
     #[error("the body must be a JSON object")]
     NotAnObject,
-    /// A name or namespace that does not fit into a URL.
+    /// A name or namespace is not valid in a URL.
     #[error("the object's name does not make a valid URL: {0}")]
     Url(#[from] http::Error),
 }
@@ -90,7 +89,7 @@ fn uri(write: &Write, manager: &str, mode: Mode) -> String {
     if !matches!(write.verb, Verb::Delete { .. }) {
         uri.push_str("?fieldManager=");
         uri.push_str(manager);
-        // Nobody would read the warnings, and looking for reasons to warn costs the server time.
+        // No one reads the warnings, and computing them costs the server time.
         uri.push_str("&fieldValidation=Ignore");
     }
     if mode == Mode::DryRun {
@@ -102,8 +101,8 @@ fn uri(write: &Write, manager: &str, mode: Mode) -> String {
     uri
 }
 
-/// A patch or apply body with the precondition in its metadata, where the server compares it with
-/// the stored object.
+/// A patch or apply body with the precondition in its metadata, which the server compares with the stored
+/// object.
 fn guarded<'b>(
     body: &'b Value,
     only_if: Option<&Precondition>,
@@ -124,8 +123,8 @@ fn json_patch_body(patch: &json_patch::Patch, only_if: &Precondition) -> Value {
     let mut operations =
         vec![json!({ "op": "test", "path": "/metadata/uid", "value": only_if.uid })];
     if let Some(version) = only_if.resource_version {
-        // Replacing the version makes a mismatch a plain 409, as for every other verb; a failed
-        // `test` would be a 422.
+        // Replacing the version makes a mismatch a 409, as for every other verb; a failed `test` would be a
+        // 422.
         operations.push(json!({
             "op": "replace", "path": "/metadata/resourceVersion", "value": version.to_string()
         }));

@@ -21,7 +21,7 @@ fn built(verb: Verb) -> (String, String, Value) {
 }
 
 #[test]
-fn every_verb_puts_its_precondition_where_the_server_checks_it() {
+fn every_verb_sends_its_precondition() {
     let merge = Verb::Merge {
         patch: json!({"status": {"a": 1}}),
         only_if: precondition(),
@@ -77,13 +77,13 @@ fn every_verb_puts_its_precondition_where_the_server_checks_it() {
 }
 
 #[test]
-fn a_body_that_is_no_object_is_refused_before_it_is_sent() {
+fn a_body_must_be_an_object() {
     let verb = Verb::Merge { patch: json!([]), only_if: precondition(), subresource: None };
     let error = request::build(&write(verb), "grove", Mode::Real).unwrap_err();
     assert_eq!(error.to_string(), "the body must be a JSON object");
 }
 
-/// A writer whose server gives one fixed answer.
+/// A writer whose server always gives the same answer.
 fn writer(leadership: Leadership, status: u16, headers: &[(&str, &str)], body: Value) -> Writer {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -117,7 +117,7 @@ fn merge() -> Write {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_become_classes() {
+async fn each_answer_has_its_class() {
     let uid_cause = json!({"causes": [{"field": "metadata.uid", "message": "immutable"}]});
     let spec_cause = json!({"causes": [{"field": "spec.a", "message": "immutable"}]});
     let cases = [
@@ -157,8 +157,8 @@ fn waited(writer: &Writer) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_is_left_alone_for_as_long_as_it_asks() {
-    // A short pause is waited for, a long one is left to the queue.
+async fn the_writer_honours_retry_after() {
+    // The writer waits for a short pause and fails on a long one.
     for (asked, waits, message) in [("1", 1, "429"), ("7", 0, "not sent: the API server asked")] {
         let headers = [("Retry-After", asked)];
         let writer = writer(Leadership::without_election(), 429, &headers, json!({}));
@@ -174,7 +174,7 @@ async fn the_server_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_a_foreign_webhook_delays_its_kind_and_namespace_by_seconds() {
+async fn a_retry_after_of_an_hour_delays_its_kind_and_namespace_by_seconds() {
     let headers = [("Retry-After", "3600")];
     let writer = writer(Leadership::without_election(), 429, &headers, json!({}));
     let is_sent = async |writer: &Writer, write: &Write| {
@@ -197,7 +197,7 @@ async fn an_hour_of_a_foreign_webhook_delays_its_kind_and_namespace_by_seconds()
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_what_is_gone_succeeds_and_a_follower_sends_nothing() {
+async fn deleting_a_missing_object_succeeds_and_a_follower_sends_nothing() {
     let gone = writer(Leadership::without_election(), 404, &[], json!({"reason": "NotFound"}));
     assert!(gone.execute(&Fence::default(), &delete()).await.is_ok());
 
@@ -207,7 +207,7 @@ async fn deleting_what_is_gone_succeeds_and_a_follower_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_noted_in_its_fence() {
+async fn a_write_is_recorded_in_its_fence() {
     let body = json!({"metadata": {"name": "x", "uid": "u", "resourceVersion": "41"}});
     let writer = writer(Leadership::without_election(), 201, &[], body);
     let fence = Fence::default();
@@ -226,7 +226,7 @@ async fn a_write_is_noted_in_its_fence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_reads_the_same_whatever_name_the_server_made_up() {
+async fn a_refusal_does_not_contain_the_generated_name() {
     let body = json!({"metadata": {"generateName": "x-0-a-"}});
     let create = write(Verb::Create { body });
     let refusal = |name: &str| {

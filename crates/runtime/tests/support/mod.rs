@@ -96,7 +96,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// A cache of the config maps that the tests make.
+    /// A cache of the tests' config maps.
     pub fn start(client: Client, config: WatchConfig) -> Self {
         let env = env();
         let mut process = Process::new(env.clone(), Duration::from_secs(1));
@@ -110,14 +110,14 @@ impl Watched {
         self.store.all().iter().map(|view| view.metadata.key.name.to_string()).collect()
     }
 
-    /// Waits until the cache has seen a version.
+    /// Waits until the cache has observed a version.
     pub async fn observed(&self, version: u64) {
         let (send, receive) = tokio::sync::oneshot::channel::<()>();
         self.store.when_observed(version, move || drop(send));
         in_time("the cache catches up", async { drop(receive.await) }).await;
     }
 
-    /// How often the watch did `event`, from its metrics.
+    /// The number of watch events `event`, from the metrics.
     pub fn count(&self, event: &str) -> u64 {
         let line = format!("grove_watch_events_total{{kind=\"configmaps\",event=\"{event}\"}} ");
         let text = self.env.metrics.encode();

@@ -20,7 +20,7 @@ fn step(contents: &Contents, step: &Step, at: Timestamp) -> Contents {
     contents.after(step, &who(), &names(), &Schedule::default(), at).unwrap()
 }
 
-/// What is read back after storing.
+/// Stores the contents and reads them again.
 fn stored(contents: &Contents) -> Contents {
     let data = contents.data();
     let data = data.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
@@ -57,7 +57,7 @@ fn a_rotation_survives_being_stored_at_every_step() {
 }
 
 #[test]
-fn a_leaf_ends_at_the_latest_with_its_ca() {
+fn a_leaf_expires_no_later_than_its_ca() {
     let found = step(&Contents::default(), &Step::Found, now());
     let late = now() + Schedule::default().ca_valid_for - 2 * HOUR;
 
@@ -67,11 +67,11 @@ fn a_leaf_ends_at_the_latest_with_its_ca() {
 }
 
 #[test]
-fn what_cannot_be_read_counts_as_missing() {
-    let good = step(&Contents::default(), &Step::Found, now());
+fn unreadable_values_count_as_missing() {
+    let valid = step(&Contents::default(), &Step::Found, now());
     let other = step(&Contents::default(), &Step::Found, now());
     let with = |key: &str, value: &[u8]| {
-        let mut data: Data = good
+        let mut data: Data = valid
             .data()
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -91,13 +91,13 @@ fn what_cannot_be_read_counts_as_missing() {
     }
     assert_eq!(with(LEAF_KEY, foreign_key.as_bytes()).leaf, None, "a key of another leaf");
     assert_eq!(with(SIGNER_KEY, foreign_key.as_bytes()).signer, None, "a key of no CA");
-    let leaf_as_ca = good.leaf.as_ref().unwrap().certificate.as_bytes();
+    let leaf_as_ca = valid.leaf.as_ref().unwrap().certificate.as_bytes();
     assert!(with(BUNDLE, leaf_as_ca).trusted.is_empty(), "a leaf is no CA");
     assert_eq!(Contents::read(&Data::new(), &names()).facts, Facts::default());
 }
 
 #[test]
-fn a_leaf_must_be_good_for_every_name() {
+fn a_leaf_must_be_valid_for_every_name() {
     let found = step(&Contents::default(), &Step::Found, now());
     let data: Data =
         found.data().into_iter().filter_map(|(key, v)| Some((key.to_owned(), v?))).collect();
@@ -112,7 +112,7 @@ fn a_leaf_must_be_good_for_every_name() {
 }
 
 #[test]
-fn deletion_keeps_the_leaf_and_forgets_the_keys() {
+fn a_deleted_secret_keeps_the_leaf_and_drops_the_keys() {
     let found = step(&Contents::default(), &Step::Found, now());
 
     let kept = found.without_keys();
@@ -126,13 +126,13 @@ fn deletion_keeps_the_leaf_and_forgets_the_keys() {
 }
 
 #[test]
-fn the_bundle_stays_small_when_the_secret_is_deleted_over_and_over() {
+fn repeated_deletion_of_the_secret_does_not_grow_the_bundle() {
     let mut contents = step(&Contents::default(), &Step::Found, now());
     for _ in 0..20 {
         contents = step(&contents.without_keys(), &Step::Announce, now());
         contents = step(&contents, &Step::Switch, now());
     }
-    assert!(contents.facts.trusted.len() <= MOST_FORMER + 2, "{}", contents.facts.trusted.len());
+    assert!(contents.facts.trusted.len() <= MAX_FORMER_CAS + 2, "{}", contents.facts.trusted.len());
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn ca(name: &str) -> CaId {
     CaId(name.as_bytes().into())
 }
 
-/// A validity that began a while ago and ends after `left`.
+/// A validity that started in the past and ends after `left`.
 fn left(left: Duration) -> Validity {
     Validity { not_before: now() - 1000 * DAY, not_after: now() + left }
 }
@@ -66,7 +66,7 @@ fn published(duration: Duration) -> Ages {
 }
 
 #[test]
-fn the_rotation_in_a_table() {
+fn each_state_of_the_secret_has_its_next_step() {
     let day_old_leaf = Ages { leaf: 12 * HOUR, ..Ages::default() };
     let settled = Ages { signer: DAY, ..Ages::default() };
     let without_names = LeafFacts { names_complete: false, ..leaf("A", 20 * HOUR) };
@@ -77,10 +77,10 @@ fn the_rotation_in_a_table() {
     let expired_ca = trusted([("A", Duration::ZERO), ("B", 365 * DAY)]);
     let fresh = Ages::default();
     let cases = [
-        ("nothing is there", Facts::default(), fresh, Step::Found),
-        ("all is well", healthy(), published(HOUR), Step::Keep),
+        ("the secret is empty", Facts::default(), fresh, Step::Found),
+        ("nothing is due", healthy(), published(HOUR), Step::Keep),
         (
-            "the leaf is at half its life",
+            "the leaf is at half its validity",
             Facts { leaf: Some(leaf("A", 12 * HOUR)), ..healthy() },
             fresh,
             Step::IssueLeaf,
@@ -99,7 +99,7 @@ fn the_rotation_in_a_table() {
             Step::IssueLeaf,
         ),
         (
-            "nobody knows who signed the leaf",
+            "the signer of the leaf is unknown",
             Facts { leaf: Some(unsigned), ..healthy() },
             fresh,
             Step::IssueLeaf,
@@ -165,7 +165,7 @@ fn the_rotation_in_a_table() {
     }
 }
 
-/// Something that everybody sees, some of them late.
+/// A value that observers see with a delay.
 struct Timeline<T>(Vec<(Duration, T)>);
 
 impl<T: Clone + PartialEq> Timeline<T> {
@@ -175,17 +175,16 @@ impl<T: Clone + PartialEq> Timeline<T> {
         }
     }
 
-    fn seen(&self, at: Duration, lag: Duration) -> Option<&T> {
+    fn observed(&self, at: Duration, lag: Duration) -> Option<&T> {
         let point = at.saturating_sub(lag);
         self.0.iter().rev().find(|(time, _)| *time <= point).map(|(_, value)| value)
     }
 }
 
-/// A leader, a slow follower, a prompt and a slow API server, two webhook configurations, in
-/// virtual time.
+/// A leader, a slow follower, a fast and a slow API server, two webhook configurations, in virtual time.
 struct World {
     at: Duration,
-    /// How far the wall clock is ahead of the monotonic one: the machine slept.
+    /// How far the wall clock is ahead of the monotonic one, because the machine was suspended.
     slept: Duration,
     rng: Rng,
     schedule: Schedule,
@@ -245,7 +244,7 @@ impl World {
         now() + self.at + self.slept
     }
 
-    /// One round of the leader; writes get lost now and then.
+    /// One round of the leader; writes fail now and then.
     fn round(&mut self) {
         if let Some(stored) = &self.stored {
             self.memory.contents = stored.clone();
@@ -298,11 +297,11 @@ impl World {
         }
     }
 
-    /// Every API server trusts what every replica shows.
+    /// Asserts that every API server trusts the certificate of every replica.
     fn check(&self) {
         let slowest = self.schedule.overlap.saturating_sub(TICK);
-        for bundles in [Duration::ZERO, slowest].map(|lag| self.bundles.seen(self.at, lag)) {
-            for leaf in [Duration::ZERO, HOUR].map(|lag| self.leaves.seen(self.at, lag)) {
+        for bundles in [Duration::ZERO, slowest].map(|lag| self.bundles.observed(self.at, lag)) {
+            for leaf in [Duration::ZERO, HOUR].map(|lag| self.leaves.observed(self.at, lag)) {
                 let (Some(bundles), Some((issuer, validity))) = (bundles, leaf) else { continue };
                 assert!(validity.covers(self.wall()), "a replica shows an expired leaf");
                 for bundle in bundles {
@@ -314,10 +313,10 @@ impl World {
     }
 }
 
-/// Runs a world for 200 days of bad luck, checking trust all the time.
+/// Runs a world with random failures for 200 days and checks trust all the time.
 fn survive(seed: u64) -> World {
     let mut world = World::new(seed);
-    // Nobody is served before the first bundle has arrived everywhere.
+    // Before the first bundle has arrived everywhere, no certificate is trusted.
     while world.at < HOUR {
         world.round();
         world.at += TICK;
@@ -339,7 +338,7 @@ fn survive(seed: u64) -> World {
 }
 
 #[test]
-fn nobody_is_ever_refused_through_restarts_deletions_sleep_and_lost_writes() {
+fn every_certificate_is_trusted_through_restarts_deletions_suspends_and_failed_writes() {
     for seed in 0..2 {
         let world = survive(seed);
         let count = |step: fn(&Step) -> bool| world.steps.iter().filter(|s| step(s)).count();
@@ -352,12 +351,12 @@ fn nobody_is_ever_refused_through_restarts_deletions_sleep_and_lost_writes() {
 }
 
 #[test]
-fn a_quiet_year_renews_twice_a_day_and_writes_nothing_else() {
+fn a_year_without_failures_writes_two_renewals_a_day() {
     let mut world = World::new(1);
     world.schedule = Schedule { overlap: 4 * TICK, ..Schedule::default() };
     let mut writes = 0;
     while world.at < 365 * DAY {
-        // No bad luck: try until the write arrives, look at the wall clock every half hour.
+        // Without failures: retry until the write succeeds, check the wall clock every half hour.
         world.round();
         writes += usize::from(world.steps.len() != writes);
         world.at += 6 * TICK;

@@ -2,7 +2,7 @@ use super::super::testkit::pki;
 use super::*;
 use crate::health::Readiness;
 
-/// A directory that is gone after the test.
+/// A directory that is removed after the test.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -30,12 +30,12 @@ fn served(serving: &ServingCertificate) -> Vec<u8> {
 }
 
 #[test]
-fn files_are_served_once_they_fit_and_whenever_they_change() {
+fn a_matching_pair_is_served_after_every_change() {
     let (mounted, readiness) = (Mounted::new("change"), Readiness::new());
     let serving = ServingCertificate::new(&readiness);
     let mut files = CertificateFiles::new(&mounted.0, serving.clone());
 
-    files.look();
+    files.check();
     assert!(!serving.ready());
     let missing = readiness.missing();
     assert!(
@@ -45,49 +45,49 @@ fn files_are_served_once_they_fit_and_whenever_they_change() {
 
     let first = pki();
     mounted.put(&first.leaf, &first.key);
-    files.look();
+    files.check();
     assert!(serving.ready() && readiness.ready());
     let before = served(&serving);
-    files.look();
+    files.check();
     assert_eq!(served(&serving), before);
 
     let second = pki();
     mounted.put(&second.leaf, &second.key);
-    files.look();
+    files.check();
     assert_ne!(served(&serving), before);
 }
 
 #[test]
-fn a_broken_pair_leaves_the_old_one_in_place() {
+fn an_invalid_pair_leaves_the_old_one_in_place() {
     let (mounted, readiness) = (Mounted::new("broken"), Readiness::new());
     let serving = ServingCertificate::new(&readiness);
     let mut files = CertificateFiles::new(&mounted.0, serving.clone());
-    let (good, other) = (pki(), pki());
-    mounted.put(&good.leaf, &good.key);
-    files.look();
+    let (pair, other) = (pki(), pki());
+    mounted.put(&pair.leaf, &pair.key);
+    files.check();
     let before = served(&serving);
 
     let cases = [
-        (good.leaf.as_str(), other.key.as_str(), "do not fit together"),
-        ("", good.key.as_str(), "there is no certificate"),
-        (good.leaf.as_str(), "garbage", "the private key is not readable PEM"),
+        (pair.leaf.as_str(), other.key.as_str(), "do not fit together"),
+        ("", pair.key.as_str(), "there is no certificate"),
+        (pair.leaf.as_str(), "garbage", "the private key is not readable PEM"),
     ];
     for (certificate, key, expected) in cases {
         mounted.put(certificate, key);
-        files.look();
+        files.check();
         assert!(files.problem.as_ref().unwrap().contains(expected), "{:?}", files.problem);
         assert_eq!(served(&serving), before);
-        assert!(readiness.ready(), "the old certificate is still good");
+        assert!(readiness.ready(), "the old certificate is still served");
     }
 
     mounted.put(&other.leaf, &other.key);
-    files.look();
+    files.check();
     assert_eq!(files.problem, None);
     assert_ne!(served(&serving), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_directory_is_looked_at_every_ten_seconds_until_shutdown() {
+async fn the_directory_is_read_every_ten_seconds_until_shutdown() {
     let (mounted, readiness) = (Mounted::new("period"), Readiness::new());
     let serving = ServingCertificate::new(&readiness);
     let clock = Clock::at(jiff::Timestamp::UNIX_EPOCH);
@@ -95,8 +95,8 @@ async fn the_directory_is_looked_at_every_ten_seconds_until_shutdown() {
     let files = CertificateFiles::new(&mounted.0, serving.clone());
     let change = async {
         clock.sleep(Duration::from_secs(35)).await;
-        let good = pki();
-        mounted.put(&good.leaf, &good.key);
+        let pair = pki();
+        mounted.put(&pair.leaf, &pair.key);
         readiness.until_ready().await;
         assert_eq!(clock.wall().as_second(), 40);
         shutdown.start();

@@ -14,12 +14,11 @@ use crate::store::Store;
 use crate::view::View;
 use crate::write::{Precondition, Verb, Write};
 
-/// How long to wait for our own write to come back through the watch before looking again anyway:
-/// a second write on stale data only costs a conflict.
-const OWN_WRITE: Duration = Duration::from_secs(5);
+/// How long to wait until the watch delivers our own write. Continuing too early only costs a conflict.
+const OWN_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ManagedCertificate {
-    /// Stores what `step` makes of `base`.
+    /// Stores the result of `step` on `base`.
     pub(super) async fn store(
         &self,
         step: &Step,
@@ -48,7 +47,7 @@ impl ManagedCertificate {
         let write = Write { resource: SECRETS, key: config.secret.clone(), verb, reason };
         let written = self.writer.execute(&Fence::default(), &write).await?;
         tracing::info!(secret = %config.secret, reason, "certificates changed");
-        self.until_seen(&self.secret.store, written.resource_version).await;
+        self.until_observed(&self.secret.store, written.resource_version).await;
         Ok(())
     }
 
@@ -69,16 +68,16 @@ impl ManagedCertificate {
         })
     }
 
-    async fn until_seen<T: View>(&self, store: &Store<T>, resource_version: u64) {
+    async fn until_observed<T: View>(&self, store: &Store<T>, resource_version: u64) {
         let (sender, seen) = oneshot::channel();
         store.when_observed(resource_version, move || {
             let _ = sender.send(());
         });
-        let _ = self.env.clock.timeout(OWN_WRITE, seen).await;
+        let _ = self.env.clock.timeout(OWN_WRITE_TIMEOUT, seen).await;
     }
 
-    /// Writes the bundle into every webhook that carries another one. All are tried; the first
-    /// error is returned.
+    /// Writes the bundle into every webhook that carries another one. An error does not stop the others;
+    /// the first one is returned.
     pub(super) async fn publish(&self) -> Result<(), ManagedError> {
         let bundle = self.contents.bundle();
         if bundle.is_empty() {
@@ -107,7 +106,7 @@ impl ManagedCertificate {
                 reason: "publish the CA bundle",
             };
             match self.writer.execute(&Fence::default(), &write).await {
-                Ok(written) => self.until_seen(&webhook.store, written.resource_version).await,
+                Ok(written) => self.until_observed(&webhook.store, written.resource_version).await,
                 Err(error) => outcome = outcome.and(Err(error.into())),
             }
         }

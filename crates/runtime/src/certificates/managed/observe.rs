@@ -1,5 +1,5 @@
-//! What the manager watches: one object per watch, so that it needs permission for, and memory of,
-//! no other Secret or webhook configuration.
+//! The watches of the manager. Each selects one object by name, so that the manager needs permission and
+//! memory for no other Secret or webhook configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ pub(super) struct Follow<'a> {
     pub(super) client: &'a Client,
     pub(super) env: &'a Env,
     pub(super) stage: &'a Stage,
-    /// Woken by every change.
+    /// Notified of every change.
     pub(super) changed: &'a Arc<Notify>,
 }
 
@@ -119,7 +119,7 @@ impl Follow<'_> {
         };
         let (synced, wake) = (store.clone(), self.changed.clone());
         self.stage.spawn(|shutdown| async move {
-            // An empty first list changes nothing, but it is what says that the object is missing.
+            // An empty first list changes nothing in the store, but shows that the object is missing.
             let first_list = async {
                 synced.synced().await;
                 wake.notify_one();
@@ -134,7 +134,7 @@ impl Follow<'_> {
     }
 }
 
-/// Since when something has had its present value.
+/// A value and the time of its last change.
 #[derive(Debug)]
 pub(in crate::certificates) struct Since<T> {
     current: Option<(T, Instant)>,
@@ -147,7 +147,7 @@ impl<T> Default for Since<T> {
 }
 
 impl<T: PartialEq> Since<T> {
-    /// Notes the value at `now`; how long it has been that, or none without a value.
+    /// Records the value at `now` and returns its age, or none without a value.
     pub(in crate::certificates) fn update(
         &mut self,
         value: Option<T>,

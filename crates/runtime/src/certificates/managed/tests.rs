@@ -8,7 +8,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 #[test]
-fn ages_count_from_the_last_change_and_start_again_after_an_interruption() {
+fn ages_count_from_the_last_change_and_restart_after_a_gap() {
     let mut since = Since::default();
     let cases = [
         (None, 0, None),

@@ -1,4 +1,4 @@
-//! The rule, without IO.
+//! The rules of the pace, without IO.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use super::LaneKey;
 use crate::clock::Instant;
 
-/// Each has a connection of its own, and more of them do not make the API server faster.
-pub(super) const MOST: f64 = 24.0;
-pub(super) const FEWEST: f64 = 2.0;
+/// Each write has its own connection, and more of them do not make the API server faster.
+pub(super) const MAX_IN_FLIGHT: f64 = 24.0;
+pub(super) const MIN_IN_FLIGHT: f64 = 2.0;
 
-/// How many writes may be in flight.
+/// A limit of writes in flight.
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Fractional so that it can grow slowly.
     pub(super) places: f64,
     in_flight: usize,
-    /// The bound was halved at this time: writes sent before it do not halve it again.
+    /// When the limit was last halved: refusals of writes sent earlier do not halve it again.
     slowed_at: Option<Instant>,
 }
 
 impl Bound {
     fn new() -> Self {
-        Self { places: MOST, in_flight: 0, slowed_at: None }
+        Self { places: MAX_IN_FLIGHT, in_flight: 0, slowed_at: None }
     }
 
     fn has_room(&self) -> bool {
@@ -33,13 +33,13 @@ impl Bound {
     }
 
     fn grow(&mut self) {
-        self.places = (self.places + 1.0 / self.places).min(MOST);
+        self.places = (self.places + 1.0 / self.places).min(MAX_IN_FLIGHT);
     }
 
-    /// A write sent at `sent` was refused at `now`.
+    /// Halves the limit: a write sent at `sent` was refused at `now`.
     fn slow_down(&mut self, sent: Instant, now: Instant) {
         if self.slowed_at.is_none_or(|slowed| sent > slowed) {
-            self.places = (self.places / 2.0).max(FEWEST);
+            self.places = (self.places / 2.0).max(MIN_IN_FLIGHT);
             self.slowed_at = Some(now);
         }
     }
@@ -59,8 +59,8 @@ impl Lane {
         Self { bound: Bound::new(), resume_at: Instant::START, line: BTreeMap::new() }
     }
 
-    /// Wakes the first in line if there is a place. It wakes the next when it has taken one: waking all
-    /// for each place would make the work grow with the square of the writes.
+    /// Wakes the first in line if there is a place; that one then wakes the next. Waking all for each place
+    /// would cost quadratic time.
     fn call(&self) {
         if self.bound.has_room()
             && let Some((_, first)) = self.line.first_key_value()
@@ -69,15 +69,16 @@ impl Lane {
         }
     }
 
-    /// Whether nothing is lost when the lane is forgotten.
+    /// Whether the lane has no state worth keeping.
     fn is_at_rest(&self, now: Instant) -> bool {
-        let recovered = self.bound.places >= MOST || now.since(self.resume_at) > REMEMBERED;
+        let recovered =
+            self.bound.places >= MAX_IN_FLIGHT || now.since(self.resume_at) > LANE_MEMORY;
         self.bound.in_flight == 0 && self.line.is_empty() && now >= self.resume_at && recovered
     }
 }
 
-/// How long a lane without writes is known to have been slowed down.
-const REMEMBERED: Duration = Duration::from_secs(60);
+/// How long a lane without writes keeps its lowered limit.
+const LANE_MEMORY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Admission {
@@ -88,12 +89,12 @@ pub(super) enum Admission {
     Later,
 }
 
-/// The bounds of a process, and who waits for them.
+/// The limits of a process, and the writes that wait.
 #[derive(Debug)]
 pub(super) struct Pace {
     pub(super) all: Bound,
     lanes: BTreeMap<LaneKey, Lane>,
-    /// Writes whose lane has a place and that wait for one of the process, by ticket.
+    /// Writes that have a place of their lane and wait for one of the process, by ticket.
     line: BTreeMap<u64, Waker>,
     next_ticket: u64,
 }
@@ -112,7 +113,7 @@ impl Pace {
         self.lanes.len()
     }
 
-    /// The next place in every line.
+    /// Returns the next ticket.
     pub(super) fn ticket(&mut self) -> u64 {
         self.next_ticket += 1;
         self.next_ticket
@@ -135,12 +136,12 @@ impl Pace {
         } else {
             Admission::Later
         };
-        // It may have been woken for a place that it cannot use.
+        // The woken write may not be able to use the place.
         self.call();
         admission
     }
 
-    /// Waits where the place is missing.
+    /// Adds a write to the line of the missing place.
     pub(super) fn wait(&mut self, lane: &LaneKey, ticket: u64, waker: &Waker) {
         match self.lanes.get_mut(lane) {
             Some(lane) if !lane.bound.has_room() => lane.line.insert(ticket, waker.clone()),
@@ -148,7 +149,7 @@ impl Pace {
         };
     }
 
-    /// A write does not wait any more.
+    /// Removes a write from the lines.
     pub(super) fn leave(&mut self, lane: &LaneKey, ticket: u64) {
         self.line.remove(&ticket);
         if let Some(lane) = self.lanes.get_mut(lane) {
@@ -177,7 +178,7 @@ impl Pace {
         }
     }
 
-    /// A write sent at `sent` was refused at `now`, and the server asked for a pause.
+    /// Slows down after a write sent at `sent` was refused at `now` with a pause.
     pub(super) fn throttled(
         &mut self,
         lane: &LaneKey,
@@ -195,7 +196,7 @@ impl Pace {
         known.bound.slow_down(sent, now);
     }
 
-    /// Wakes the first in line for a place of the process, as [`Lane::call`] does.
+    /// Wakes the first in line for a place of the process, like [`Lane::call`].
     fn call(&self) {
         if self.all.has_room()
             && let Some((_, first)) = self.line.first_key_value()

@@ -1,4 +1,4 @@
-use super::rule::{FEWEST, MOST};
+use super::rule::{MAX_IN_FLIGHT, MIN_IN_FLIGHT};
 use super::*;
 
 fn at(millis: u64) -> Instant {
@@ -10,13 +10,13 @@ fn lane(namespace: &str) -> LaneKey {
     LaneKey { resource, namespace: namespace.into() }
 }
 
-/// Takes all places that a lane gets.
+/// Takes all places of a lane.
 fn fill(pace: &mut Pace, lane: &LaneKey, now: Instant) -> usize {
     std::iter::from_fn(|| (pace.admit(lane, 0, now) == Admission::Now).then_some(())).count()
 }
 
 #[test]
-fn writes_are_bounded_together_and_wait_for_each_other() {
+fn all_writes_share_one_limit() {
     let (mut pace, a, b) = (Pace::new(), lane("a"), lane("b"));
 
     assert_eq!(fill(&mut pace, &a, at(0)), 24);
@@ -26,7 +26,7 @@ fn writes_are_bounded_together_and_wait_for_each_other() {
 }
 
 #[test]
-fn a_burst_of_refusals_halves_the_bound_once_and_waits_as_long_as_asked() {
+fn a_burst_of_refusals_halves_the_limit_once_and_pauses_as_requested() {
     let (mut pace, a) = (Pace::new(), lane("a"));
     fill(&mut pace, &a, at(0));
 
@@ -40,7 +40,7 @@ fn a_burst_of_refusals_halves_the_bound_once_and_waits_as_long_as_asked() {
 }
 
 #[test]
-fn refusals_of_one_lane_leave_all_others_alone() {
+fn refusals_of_one_lane_do_not_affect_other_lanes() {
     let (mut pace, a, b) = (Pace::new(), lane("a"), lane("b"));
     let other_kind = LaneKey {
         resource: Resource::namespaced("", "v1", "services", "Service"),
@@ -60,7 +60,7 @@ fn refusals_of_one_lane_leave_all_others_alone() {
 }
 
 #[test]
-fn refusals_of_several_lanes_at_once_slow_all_writes_down_without_stopping_them() {
+fn refusals_of_several_lanes_at_once_halve_the_limit_of_the_process() {
     let mut pace = Pace::new();
     for round in 1..20_u64 {
         for namespace in ["a", "b"] {
@@ -73,7 +73,7 @@ fn refusals_of_several_lanes_at_once_slow_all_writes_down_without_stopping_them(
     (0..2).for_each(|_| pace.ended(&c, at(1000)));
 
     let mut successes = 0;
-    while pace.all.places < MOST {
+    while pace.all.places < MAX_IN_FLIGHT {
         pace.succeeded(&c);
         successes += 1;
     }
@@ -92,13 +92,13 @@ async fn acquired(pacer: &Pacer, namespace: &str) -> Permit {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_write_goes_when_the_pause_of_its_lane_is_over_and_others_go_at_once() {
+async fn a_pause_delays_only_the_writes_of_its_lane() {
     let (clock, pacer) = pacer();
     acquired(&pacer, "a").await.throttled(Some(Duration::from_secs(5)));
 
     drop(acquired(&pacer, "b").await);
     let refused = pacer.acquire(lane("a")).await;
-    assert_eq!(refused.map(drop), Err(Duration::from_secs(5)), "nothing waits here for so long");
+    assert_eq!(refused.map(drop), Err(Duration::from_secs(5)), "long pauses return at once");
     assert_eq!(clock.now(), at(0));
     clock.sleep(Duration::from_secs(4)).await;
     drop(acquired(&pacer, "a").await);
@@ -106,9 +106,9 @@ async fn a_waiting_write_goes_when_the_pause_of_its_lane_is_over_and_others_go_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_waiting_write_goes_in_turn_also_when_there_is_more_room_than_before() {
+async fn waiting_writes_proceed_in_order_while_the_limit_grows() {
     let (clock, pacer) = pacer();
-    pacer.shared().all.places = FEWEST;
+    pacer.shared().all.places = MIN_IN_FLIGHT;
     let went = Mutex::new(Vec::new());
     let write = async |number: u64| {
         let permit = acquired(&pacer, if number.is_multiple_of(2) { "a" } else { "b" }).await;
@@ -124,9 +124,9 @@ async fn every_waiting_write_goes_in_turn_also_when_there_is_more_room_than_befo
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_a_slow_lane_do_not_keep_those_behind_them_waiting() {
+async fn writes_of_a_slow_lane_do_not_block_later_writes_of_other_lanes() {
     let (clock, pacer) = pacer();
-    // Down to two places, and the pause is over.
+    // Down to two places, and the pause has passed.
     for _ in 0..5 {
         acquired(&pacer, "slow").await.throttled(Some(Duration::from_secs(1)));
     }
@@ -149,7 +149,7 @@ async fn writes_of_a_slow_lane_do_not_keep_those_behind_them_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lanes_are_forgotten_when_they_are_at_rest() {
+async fn lanes_without_state_are_forgotten() {
     let (clock, pacer) = pacer();
     for number in 0..100 {
         drop(acquired(&pacer, &number.to_string()).await);
@@ -165,9 +165,9 @@ async fn lanes_are_forgotten_when_they_are_at_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_given_up_while_it_waits_does_not_keep_its_turn() {
+async fn a_cancelled_waiting_write_passes_its_turn_on() {
     let (_, pacer) = pacer();
-    pacer.shared().all.places = FEWEST;
+    pacer.shared().all.places = MIN_IN_FLIGHT;
     let permits = [acquired(&pacer, "a").await, acquired(&pacer, "b").await];
     let mut given_up = Box::pin(pacer.acquire(lane("a")));
     let mut waiting = Box::pin(pacer.acquire(lane("a")));
