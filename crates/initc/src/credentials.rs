@@ -1,7 +1,7 @@
-//! Where the API server is and how to be known there.
+//! The address of the API server and the credentials of this pod.
 //!
-//! As every Kubernetes client: a kubeconfig if there is one (`KUBECONFIG` or the user's own),
-//! otherwise what a pod is given. The client reads token and authority again every minute.
+//! As in every Kubernetes client: a kubeconfig if one exists (`KUBECONFIG` or the user's own), otherwise the
+//! mounted service account. The client reads token and authority again every minute.
 
 use anyhow::anyhow;
 use grove_api::init_container::TOKEN_MOUNT_PATH;
@@ -12,13 +12,13 @@ use kube::{Client, Config};
 /// Why there is no client.
 #[derive(Debug)]
 pub(crate) enum CredentialsError {
-    /// Something may still appear: the token secret is filled a moment after it was made.
+    /// The files may still appear: Kubernetes writes the token a moment after the Secret is created.
     NotYet(String),
-    /// Nothing tells where the API server is, and no file will.
+    /// There is no API server address, and no file will add one.
     Never(anyhow::Error),
 }
 
-/// A client with the credentials as they are now.
+/// Returns a client with the current credentials.
 pub(crate) async fn load() -> Result<Client, CredentialsError> {
     let config = match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
         Ok(config) => config,
@@ -26,7 +26,7 @@ pub(crate) async fn load() -> Result<Client, CredentialsError> {
             InClusterError::ReadEnvironmentVariable(_) => CredentialsError::Never(anyhow!(
                 "no API server: not in a pod ({in_cluster}), and no kubeconfig: {kubeconfig}"
             )),
-            // The error does not say where it looked.
+            // The error does not contain the path.
             _ => CredentialsError::NotYet(format!("{TOKEN_MOUNT_PATH}: {in_cluster}")),
         })?,
     };

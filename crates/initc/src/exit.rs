@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-/// How the process ends.
+/// Exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All parents are ready.
     Success = 0,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     BadArguments = 1,
-    /// What the pod should provide is missing, or the process is broken.
+    /// Pod information or an API server address is missing, or the program has a bug.
     CannotStart = 2,
     /// Stopped by SIGINT, numbered as shells do.
     Interrupted = 130,

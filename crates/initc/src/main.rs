@@ -1,18 +1,18 @@
-//! `grove-initc`, the start-order init container: it ends well once every PodClique that must come
-//! first has enough ready pods, and holds back the containers after it until then.
+//! `grove-initc`, the start-order init container: it succeeds once every PodClique that must start first has
+//! enough ready pods, and so holds back the containers after it.
 //!
-//! Whatever can heal (an API server that is away, a missing permission, an expired token) is waited
-//! out and told; only what a restart must fix ends the process with an error.
+//! Temporary problems (an unreachable API server, a missing permission, an expired token) are logged and
+//! waited out; only a problem that needs a restart ends the process with an error.
 //!
-//! `cargo initc` builds it for an image without anything else in it: one static file, for size.
+//! `cargo initc` builds one small static file for an otherwise empty image.
 
 mod args;
-mod complaints;
 mod credentials;
 mod exit;
 mod parent;
 mod pod;
 mod pod_info;
+mod problems;
 mod progress;
 mod session;
 
@@ -29,8 +29,7 @@ use parent::Parents;
 use pod_info::PodInfo;
 use session::Wait;
 
-/// What is printed. Runtime and client would log every failed attempt; we hear of them otherwise and
-/// say it in our own words, less and less often.
+/// Log filter. Runtime and client would log every failed attempt; `problems` logs them less often.
 const LOG_FILTER: &str = "warn,grove_initc=info,grove_runtime=error,kube_client=off";
 
 fn main() -> ExitCode {
@@ -41,19 +40,19 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Clap calls a request for help an error as well; that one goes to standard output and succeeds.
+/// Clap reports a request for help as an error; it goes to standard output and succeeds.
 fn refused_arguments(error: &clap::Error) -> Exit {
-    // Nothing is left to tell anybody when standard error itself is gone.
+    // Standard error may be closed; there is no other place to report that.
     let _ = error.print();
     if error.use_stderr() { Exit::BadArguments } else { Exit::Success }
 }
 
 fn run(arguments: Arguments) -> Exit {
-    // One thread: there is one connection to follow, and readers of the cache never see half a list.
+    // One thread is enough for one connection, and readers of the cache never observe half a list.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            // There is no clock yet to log with.
+            // Logging has no clock yet.
             let _ = std::io::Write::write_fmt(
                 &mut std::io::stderr(),
                 format_args!("error: cannot start the runtime: {error}\n"),
@@ -68,19 +67,19 @@ fn run(arguments: Arguments) -> Exit {
             format: Format::Text,
             filter: Some(LOG_FILTER.to_owned()),
         };
-        logs::init(&config, env.clock.clone()).expect("nobody set up logging before main");
+        logs::init(&config, env.clock.clone()).expect("logging is not set up before main");
         wait_or_stop(env, arguments).await.unwrap_or_else(|error| {
             tracing::error!("{error:#}");
             Exit::CannotStart
         })
     });
-    // A name that is still being resolved must not keep a process that was told to stop.
+    // A pending name resolution must not delay the end of the process.
     runtime.shutdown_background();
     exit
 }
 
-/// Waits for the parents, at most until a signal arrives. The first process of a container gets no
-/// signal that it does not ask for, so this comes before everything that takes time.
+/// Waits for the parents until a signal arrives. Process 1 of a container gets no signal without a handler,
+/// so this comes before everything that takes time.
 async fn wait_or_stop(env: Env, arguments: Arguments) -> anyhow::Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -102,7 +101,7 @@ async fn wait_or_stop(env: Env, arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn received(signal: &mut Signal) {
-    // `None` means that no signal can arrive any more, which is no reason to stop.
+    // `None` means that no signal can arrive, which is no reason to stop.
     if signal.recv().await.is_none() {
         std::future::pending::<()>().await;
     }

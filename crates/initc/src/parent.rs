@@ -1,4 +1,4 @@
-//! A PodClique to wait for, and all of them, as the command line names them.
+//! The PodCliques to wait for, as on the command line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ pub(crate) struct Parent {
     pub(crate) minimum: NonZeroU32,
 }
 
-/// What is wrong with the text of a [`Parent`]. Whoever shows it names the text.
+/// Why a text is not a [`Parent`]. The caller adds the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParentError {
     #[error("write the name of a PodClique, a colon and a number, such as web-0-leader:2")]
@@ -42,7 +42,7 @@ impl fmt::Display for Parent {
     }
 }
 
-/// A mistyped name would be waited for in vain, so what no object can be called is refused.
+/// Refuses names that no object can have: a mistyped name would be waited for without end.
 fn can_name_an_object(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -59,7 +59,7 @@ impl Parents {
     }
 }
 
-/// A parent that is named twice needs the larger of its minimums: both have to be satisfied.
+/// A parent that is named twice needs the larger minimum.
 impl FromIterator<Parent> for Parents {
     fn from_iter<I: IntoIterator<Item = Parent>>(parents: I) -> Self {
         let mut all = BTreeMap::new();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_and_minimum_are_read() {
+    fn name_and_minimum_are_parsed() {
         for (text, name, minimum) in
             [("x-0-a:1", "x-0-a", 1), ("a:10", "a", 10), ("a.b-0:4294967295", "a.b-0", u32::MAX)]
         {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parent_is_refused_for_its_reason() {
+    fn an_invalid_parent_is_refused_with_the_reason() {
         let name = |text: &str| ParentError::Name(text.to_owned());
         let minimum = |text: &str| ParentError::Minimum(text.to_owned());
         let cases = [

@@ -1,4 +1,4 @@
-//! What is kept of a pod: whose it is and whether it counts.
+//! The view of a pod: its clique and whether it counts.
 
 use grove_api::condition::TRUE;
 use grove_api::labels;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 pub(crate) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 
-/// The condition the kubelet sets once all containers are ready.
+/// The kubelet sets this condition to True when all containers are ready.
 const READY: &str = "Ready";
 
 /// A pod of the gang.
@@ -51,8 +51,8 @@ impl View for PodView {
 }
 
 impl PodView {
-    /// The PodClique that this pod counts for at the moment. The label decides, not the name: one
-    /// name can be the beginning of another.
+    /// The PodClique that this pod currently counts for. The label decides, not the name: one name can be a
+    /// prefix of another.
     pub(crate) fn counts_for(&self) -> Option<&str> {
         let counts = self.status.ready && !self.metadata.deleting;
         self.metadata.labels.get(labels::POD_CLIQUE).filter(|_| counts)
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_ready_pod_that_stays_counts_and_only_for_its_label() {
+    fn only_a_ready_pod_that_is_not_terminating_counts_for_its_label() {
         let own = json!({"grove.io/podclique": "x-0-a", "grove.io/podgang": "x-0"});
         let ready = json!({"conditions": [
             {"type": "PodScheduled", "status": "True"},

@@ -1,4 +1,4 @@
-//! Who this pod is, from the files that Kubernetes mounts into the container.
+//! Namespace and gang of this pod, from the files that Kubernetes mounts into the container.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl PodInfo {
     }
 }
 
-/// Without the gang every pod of the namespace would be watched, so an empty file is an error.
+/// An empty file is an error: without the gang the watch would cover every pod of the namespace.
 fn read(directory: &Path, file: &str) -> anyhow::Result<String> {
     let path = directory.join(file);
     let text = fs::read_to_string(&path).with_context(|| {

@@ -1,4 +1,4 @@
-//! How far the parents are, from the pods that are there.
+//! Counts the ready pods of the parents.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ impl Count {
 }
 
 impl Progress {
-    /// Counts the pods of each parent; `counted` holds, for each pod that counts, the PodClique that
-    /// it counts for. Pods of others change nothing.
+    /// Counts the pods of each parent. `counted` has the PodClique of each ready pod; other PodCliques are
+    /// ignored.
     pub(crate) fn of<'a>(
         parents: &Parents,
         counted: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
@@ -37,7 +37,7 @@ impl Progress {
         Self(parents.iter().map(count).collect())
     }
 
-    /// Whether every parent has what it needs, all at this one moment.
+    /// Whether every parent has its minimum at this moment.
     pub(crate) fn done(&self) -> bool {
         self.0.iter().all(Count::done)
     }
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Few names, many of them beginnings of others.
+    /// Few names, many of them prefixes of others.
     fn clique() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec!["x-0-a", "x-0-a-b", "x-0-ab", "x-0", "x-1-a", "x-0-b"])
     }
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn done_means_that_no_single_parent_lacks_a_pod(
+        fn done_means_that_every_parent_has_its_minimum(
             wanted in some_parents(),
             counted in prop::collection::vec(clique(), 0..12),
         ) {
@@ -124,19 +124,19 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_pods_and_pods_of_others_change_nothing(
+        fn the_order_of_pods_and_pods_of_other_cliques_do_not_matter(
             wanted in some_parents(),
             counted in prop::collection::vec(clique(), 0..12),
         ) {
             let parents = made(&wanted);
-            let whole = Progress::of(&parents, counted.iter().copied());
+            let all = Progress::of(&parents, counted.iter().copied());
             let own = counted.iter().rev().copied()
                 .filter(|clique| wanted.iter().any(|(name, _)| name == clique));
-            prop_assert_eq!(whole, Progress::of(&parents, own));
+            prop_assert_eq!(all, Progress::of(&parents, own));
         }
 
         #[test]
-        fn one_more_ready_pod_never_undoes_what_is_done(
+        fn one_more_ready_pod_never_makes_a_parent_incomplete(
             wanted in some_parents(),
             mut counted in prop::collection::vec(clique(), 0..12),
             one_more in clique(),

@@ -1,8 +1,8 @@
-//! The wait itself: follow the pods of the gang until all parents are ready.
+//! The wait: follows the pods of the gang until all parents are ready.
 //!
-//! A session is one client and one watch. The watch mends itself; a new session is needed only when
-//! the server refuses the credentials, because those in use may be older than those on disk. The
-//! order is always look, then say, then wait until something changes.
+//! A session is one client and one watch. The watch reconnects by itself; only refused credentials need a new
+//! session, because the files may be newer. Each round counts pods, logs changes, then waits for the next
+//! change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use grove_runtime::watch::Selection;
 use kube::Client;
 use tokio::sync::{Notify, watch};
 
-use crate::complaints::{Complaints, Kind};
 use crate::credentials::{self, CredentialsError};
 use crate::parent::Parents;
 use crate::pod::{PODS, PodView};
 use crate::pod_info::PodInfo;
+use crate::problems::{Kind, Problems};
 use crate::progress::Progress;
 
 /// A wait for parents.
@@ -30,21 +30,21 @@ pub(crate) struct Wait {
     env: Env,
     info: PodInfo,
     parents: Parents,
-    complaints: Complaints,
+    problems: Problems,
     last: Option<Progress>,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 enum Ended {
     /// All parents are ready.
     Done,
-    /// The server does not accept the credentials that were read.
+    /// The server refuses the credentials.
     CredentialsRefused,
 }
 
 impl Wait {
     pub(crate) fn new(env: Env, info: PodInfo, parents: Parents) -> Self {
-        Self { env, info, parents, complaints: Complaints::default(), last: None }
+        Self { env, info, parents, problems: Problems::default(), last: None }
     }
 
     /// Returns when all parents are ready.
@@ -59,7 +59,7 @@ impl Wait {
                     Ended::CredentialsRefused => {}
                 },
                 Err(CredentialsError::NotYet(error)) => {
-                    self.complain(Kind::Credentials, &error);
+                    self.log_problem(Kind::Credentials, &error);
                 }
                 Err(CredentialsError::Never(error)) => return Err(error),
             }
@@ -69,7 +69,7 @@ impl Wait {
     }
 
     async fn session(&mut self, client: Client, failures: &mut u32) -> anyhow::Result<Ended> {
-        // Each session reports its own readiness, or those of the past would pile up.
+        // Each session has its own readiness; otherwise parts of former sessions would accumulate.
         let env = Env { readiness: Readiness::new(), ..self.env.clone() };
         let mut process = Process::new(env.clone(), Duration::ZERO);
         let mut caches = Caches::new(client, &env, process.stage("pods"));
@@ -99,14 +99,14 @@ impl Wait {
         store.on_change(move |_| notify.notify_one());
         let mut trouble = store.trouble();
         loop {
-            let kind = self.hear(store, &mut trouble);
-            if store.is_synced() && self.look(store) {
+            let kind = self.check_watch(store, &mut trouble);
+            if store.is_synced() && self.check_parents(store) {
                 return Ended::Done;
             }
             if kind == Some(Kind::Unauthorized) {
                 return Ended::CredentialsRefused;
             }
-            let repeat = kind.and_then(|kind| self.complaints.due(kind));
+            let repeat = kind.and_then(|kind| self.problems.due(kind));
             let clock = self.env.clock.clone();
             tokio::select! {
                 biased;
@@ -118,8 +118,8 @@ impl Wait {
         }
     }
 
-    /// Counts, tells what is new, and returns whether the wait is over.
-    fn look(&mut self, store: &Store<PodView>) -> bool {
+    /// Counts ready pods, logs changes, and returns whether all parents are ready.
+    fn check_parents(&mut self, store: &Store<PodView>) -> bool {
         let pods = store.all();
         let progress = Progress::of(&self.parents, pods.iter().filter_map(|pod| pod.counts_for()));
         let done = progress.done();
@@ -132,28 +132,28 @@ impl Wait {
         done
     }
 
-    /// Tells trouble that is new or lasts, and that it is over. Returns what there is now.
-    fn hear(
+    /// Logs a problem that is new or lasts, and its end. Returns the current problem.
+    fn check_watch(
         &mut self,
         store: &Store<PodView>,
         trouble: &mut watch::Receiver<Option<Trouble>>,
     ) -> Option<Kind> {
         let trouble = trouble.borrow_and_update().clone();
         let Some(trouble) = trouble else {
-            // Before the first list, no trouble means only that nothing was tried yet.
-            if store.is_synced() && self.complaints.over() {
+            // Before the first list, no problem only means that nothing was tried yet.
+            if store.is_synced() && self.problems.should_log_end() {
                 tracing::info!("pods can be watched now");
             }
             return None;
         };
         let kind = Kind::of(&trouble);
-        self.complain(kind, &trouble.message);
+        self.log_problem(kind, &trouble.message);
         Some(kind)
     }
 
-    fn complain(&mut self, kind: Kind, cause: &str) {
-        if self.complaints.tell(kind, self.env.clock.now()) {
-            tracing::warn!(%cause, "{kind}; trying on");
+    fn log_problem(&mut self, kind: Kind, cause: &str) {
+        if self.problems.should_log(kind, self.env.clock.now()) {
+            tracing::warn!(%cause, "{kind}; retrying");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The binary from outside: what it refuses, what it says, and how it ends.
+//! The command line of the binary: refusals, output and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grove-initc"));
-    // Neither the terminal nor the cluster of whoever runs the tests has a say.
+    // The terminal and the cluster of the user must not affect the tests.
     command.args(args).env_clear().env("HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
@@ -20,7 +20,7 @@ fn grove_initc(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// Exit code and standard error of a call that says nothing on standard output.
+/// Exit code and standard error of a call that prints nothing on standard output.
 fn failure(args: &[&str]) -> (i32, String) {
     let output = grove_initc(args);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
@@ -54,7 +54,7 @@ fn help_names_the_flag_and_every_exit_code() {
 }
 
 #[test]
-fn bad_arguments_are_named_and_end_with_1() {
+fn bad_arguments_are_named_and_exit_with_1() {
     let cases: [(&[&str], &str); 6] = [
         (&[], "--podcliques <NAME:MIN>"),
         (&["--podcliques"], "'--podcliques <NAME:MIN>'"),
@@ -71,7 +71,7 @@ fn bad_arguments_are_named_and_end_with_1() {
 }
 
 #[test]
-fn missing_pod_information_is_named_and_ends_with_2() {
+fn missing_pod_information_is_named_and_exits_with_2() {
     let namespace = ("namespace", "default");
     let cases = [
         ("nothing", vec![], "namespace: is the pod information mounted?"),
@@ -88,7 +88,7 @@ fn missing_pod_information_is_named_and_ends_with_2() {
 }
 
 #[test]
-fn without_any_api_server_to_ask_it_says_so_and_ends_with_2() {
+fn without_an_api_server_address_it_reports_that_and_exits_with_2() {
     let directory = pod_info("no-server", &[("namespace", "team-a"), ("podgangname", "x-0")]);
     let flag = format!("--pod-info-dir={}", directory.display());
     let (code, stderr) = failure(&[&flag, "-p", "x-0-b:1,x-0-a:2"]);
@@ -99,7 +99,7 @@ fn without_any_api_server_to_ask_it_says_so_and_ends_with_2() {
 }
 
 #[test]
-fn credentials_that_are_not_there_yet_are_waited_for_until_a_signal_comes() {
+fn it_waits_for_missing_credentials_until_a_signal() {
     let directory = pod_info("no-token", &[("namespace", "team-a"), ("podgangname", "x-0")]);
     let token = directory.join("token");
     let kubeconfig = directory.join("kubeconfig");
@@ -109,7 +109,7 @@ fn credentials_that_are_not_there_yet_are_waited_for_until_a_signal_comes() {
         "kind": "Config",
         "current-context": "pod",
         "contexts": [context],
-        // Nobody listens on the port of tcpmux.
+        // No process listens on the port of tcpmux.
         "clusters": [{"name": "pod", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "pod", "user": {"tokenFile": token}}],
     });

@@ -1,6 +1,6 @@
-//! The start-order container on the real API server, with the rights it has in a real pod.
+//! The start-order container on the real API server, with the permissions of a real pod.
 //!
-//! What it says on standard error is the signal that it has seen a change: no test sleeps.
+//! Its log lines show that it has observed a change: no test sleeps.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -14,7 +14,7 @@ use serde_json::json;
 use xtask::cluster::{Cluster, Options, Parts};
 use xtask::poll::Stopwatch;
 
-/// A cluster with a set `x`, its first gang `x-0`, and what the operator makes for its start order.
+/// A cluster with a set `x`, its first gang `x-0`, and the access objects of the start-order container.
 struct World {
     cluster: Cluster,
 }
@@ -38,7 +38,7 @@ impl World {
         world
     }
 
-    /// The same, with the permission in force.
+    /// The same, with the role bound.
     fn with_permission() -> Self {
         let world = Self::start();
         world.bind();
@@ -68,7 +68,7 @@ impl World {
         self.kubectl(&["create", "token", "x"]).trim().to_owned()
     }
 
-    /// A pod of a gang and a clique that nobody runs; it is as ready as the test says.
+    /// Creates a pod of a gang and a clique without a kubelet; the test sets its readiness.
     fn pod(&self, name: &str, gang: &str, clique: &str) {
         self.pod_in("default", name, gang, clique);
     }
@@ -147,7 +147,7 @@ impl World {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn it_ends_once_all_parents_are_ready_at_the_same_time() {
+fn it_succeeds_once_all_parents_are_ready_at_the_same_time() {
     let world = World::with_permission();
     world.ready_pod("a-1", "x-0", "x-0-a");
     world.pod("a-2", "x-0", "x-0-a");
@@ -175,7 +175,7 @@ fn it_ends_once_all_parents_are_ready_at_the_same_time() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn look_alike_cliques_other_gangs_and_other_namespaces_do_not_count() {
+fn cliques_with_a_common_prefix_other_gangs_and_other_namespaces_do_not_count() {
     let world = World::with_permission();
     world.kubectl(&["create", "namespace", "other"]);
     world.pod_in("other", "x-0-a-1", "x-0", "x-0-a");
@@ -196,7 +196,7 @@ fn look_alike_cliques_other_gangs_and_other_namespaces_do_not_count() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_restart_of_the_api_server_is_waited_out() {
+fn it_continues_after_a_restart_of_the_api_server() {
     let world = World::with_permission();
     world.ready_pod("a-1", "x-0", "x-0-a");
     let mut initc = world.initc("x-0-a:2");
@@ -216,7 +216,7 @@ fn a_restart_of_the_api_server_is_waited_out() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_server_that_is_away_at_the_start_is_waited_out() {
+fn it_waits_for_an_api_server_that_is_unreachable_at_the_start() {
     let world = World::with_permission();
     world.ready_pod("a-1", "x-0", "x-0-a");
     let token = world.token();
@@ -232,14 +232,14 @@ fn a_server_that_is_away_at_the_start_is_waited_out() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_refused_token_and_a_missing_permission_are_told_and_waited_out() {
+fn it_logs_a_refused_token_or_missing_permission_and_waits() {
     let world = World::start();
     world.ready_pod("a-1", "x-0", "x-0-a");
     let token = world.token();
     let mut initc = world.initc_with_token("x-0-a:1", "no-token-of-this-cluster");
     initc.until_line(&["the API server does not accept the token"]);
 
-    // The secret is filled or replaced under the running container.
+    // The Secret changes while the container runs.
     fs::write(world.token_file(), token).unwrap();
     initc.until_line(&["not allowed to watch pods, the RoleBinding may be missing"]);
     assert!(initc.printed.last().unwrap().contains("system:serviceaccount:default:x"));
@@ -250,8 +250,8 @@ fn a_refused_token_and_a_missing_permission_are_told_and_waited_out() {
     let said: Vec<&str> = printed.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     let expected = [
         "waiting for x-0-a (1 ready) namespace=default pod_gang=x-0",
-        "the API server does not accept the token, it may have expired; trying on cause=401 Unauthorized",
-        "not allowed to watch pods, the RoleBinding may be missing; trying on cause=403 Forbidden",
+        "the API server does not accept the token, it may have expired; retrying cause=401 Unauthorized",
+        "not allowed to watch pods, the RoleBinding may be missing; retrying cause=403 Forbidden",
         "pods can be watched now",
         "done",
     ];
@@ -260,7 +260,7 @@ fn a_refused_token_and_a_missing_permission_are_told_and_waited_out() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn signals_end_it_at_once_and_not_as_a_success() {
+fn signals_end_it_at_once_with_an_error() {
     let world = World::with_permission();
     let token = world.token();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
@@ -274,7 +274,7 @@ fn signals_end_it_at_once_and_not_as_a_success() {
         assert_eq!(status.code(), Some(code), "{printed:#?}");
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     }
-    // Trouble must not delay the end either.
+    // A problem must not delay the end either.
     world.cluster.kill_api_server().unwrap();
     let mut initc = world.initc_with_token("x-0-a:1", &token);
     initc.until_line(&["the API server cannot be reached"]);

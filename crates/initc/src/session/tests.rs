@@ -24,7 +24,7 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// Collects what this thread says from now on.
+    /// Collects the log of this thread.
     fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
@@ -65,7 +65,7 @@ fn ready(cliques: &[&str]) -> (u16, String) {
     (200, lines.join("\n") + "\n")
 }
 
-/// A server that answers by the time and has nothing to add after a list, and a wait for `x-0-a` and `x-0-b`.
+/// A server that answers by time and sends nothing after a list, and a wait for `x-0-a` and `x-0-b`.
 fn wait(answer: impl Fn(u64) -> (u16, String) + Send + Clone + 'static) -> (Wait, Client) {
     let env = Env::new(Clock::at(jiff::Timestamp::UNIX_EPOCH), 1);
     let clock = env.clock.clone();
@@ -88,7 +88,7 @@ fn wait(answer: impl Fn(u64) -> (u16, String) + Send + Clone + 'static) -> (Wait
 }
 
 #[tokio::test(start_paused = true)]
-async fn lasting_trouble_is_told_at_doubling_intervals_and_so_is_its_end() {
+async fn a_lasting_problem_is_logged_at_doubling_intervals_and_its_end_once() {
     let (log, _guard) = Log::collect();
     let (mut wait, client) = wait(|second| match second {
         0..1000 => refusal(403, "Forbidden"),
@@ -98,15 +98,15 @@ async fn lasting_trouble_is_told_at_doubling_intervals_and_so_is_its_end() {
     let ended = wait.session(client, &mut 0).await.unwrap();
 
     assert!(matches!(ended, Ended::Done));
-    let complaint = "WARN not allowed to watch pods, the RoleBinding may be missing; trying on \
+    let problem = "WARN not allowed to watch pods, the RoleBinding may be missing; retrying \
                      cause=403 Forbidden: no";
-    let mut expected = vec![complaint; 6];
+    let mut expected = vec![problem; 6];
     expected.extend(["INFO pods can be watched now", "INFO done: all parents are ready"]);
-    assert_eq!(log.lines(), expected, "told after 0, 30, 90, 210, 450 and 930 seconds");
+    assert_eq!(log.lines(), expected, "logged after 0, 30, 90, 210, 450 and 930 seconds");
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_of_the_parents_is_not_enough_and_is_told_once() {
+async fn one_ready_parent_of_two_is_not_enough_and_is_logged_once() {
     let (log, _guard) = Log::collect();
     let (mut wait, client) = wait(|_| ready(&["x-0-a", "x-0-a", "x-0-ab"]));
     let clock = wait.env.clock.clone();
@@ -120,7 +120,7 @@ async fn half_of_the_parents_is_not_enough_and_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_credentials_end_the_session_so_that_they_are_read_again() {
+async fn refused_credentials_are_read_again() {
     let (_log, _guard) = Log::collect();
     let (mut wait, client) = wait(|_| refusal(401, "Unauthorized"));
 

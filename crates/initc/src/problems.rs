@@ -1,8 +1,8 @@
-//! When to say that something does not work: at once, and then less and less often.
+//! Limits how often a problem is logged: at once, then at doubling intervals.
 //!
-//! Each kind of trouble is told when it first comes up and again after 30 s, 1 min, 2 min and so on
-//! for as long as it is there. Trouble that comes and goes does not start over, or a flapping API
-//! server would fill the log.
+//! Each kind of problem is logged when it first occurs and again after 30 s, 1 min, 2 min and so on while it
+//! lasts. A recurring problem does not restart the intervals, so that a flapping API server does not fill the
+//! log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,22 +11,22 @@ use std::time::Duration;
 use grove_runtime::clock::Instant;
 use grove_runtime::store::Trouble;
 
-const FIRST_REPEAT: Duration = Duration::from_secs(30);
+const FIRST_REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What does not work.
+/// A kind of problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Token or certificates of the pod cannot be read.
     Credentials,
-    /// No answer.
+    /// The API server does not answer.
     Unreachable,
-    /// Not known to the server.
+    /// The API server does not accept the token.
     Unauthorized,
-    /// Known, but not allowed.
+    /// The token has no permission.
     Forbidden,
-    /// The server does not know pods at all.
+    /// The API server does not serve pods.
     NotFound,
-    /// Any other answer.
+    /// Any other error status.
     Refused(u16),
 }
 
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// What a person should make of it.
+/// The message for the user.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -56,43 +56,43 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What was told, and when the next telling is due.
+/// The kinds of problems that were logged, and when to log each again.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints {
-    told: BTreeMap<Kind, Telling>,
-    /// Whether a complaint is the last that was heard.
-    complaining: bool,
+pub(crate) struct Problems {
+    logged: BTreeMap<Kind, Repeat>,
+    /// Whether the last logged line is a problem.
+    last_is_problem: bool,
 }
 
 #[derive(Debug)]
-struct Telling {
+struct Repeat {
     due: Instant,
-    /// From the next telling to the one after it.
+    /// From the next repetition to the one after it.
     interval: Duration,
 }
 
-impl Complaints {
-    /// Whether trouble of this kind, which is there `now`, is to be told.
-    pub(crate) fn tell(&mut self, kind: Kind, now: Instant) -> bool {
-        let first = || Telling { due: now, interval: FIRST_REPEAT };
-        let telling = self.told.entry(kind).or_insert_with(first);
-        if now < telling.due {
+impl Problems {
+    /// Whether to log a problem of this kind that exists `now`.
+    pub(crate) fn should_log(&mut self, kind: Kind, now: Instant) -> bool {
+        let first = || Repeat { due: now, interval: FIRST_REPEAT_INTERVAL };
+        let repeat = self.logged.entry(kind).or_insert_with(first);
+        if now < repeat.due {
             return false;
         }
-        telling.due = now + telling.interval;
-        telling.interval = telling.interval.saturating_mul(2);
-        self.complaining = true;
+        repeat.due = now + repeat.interval;
+        repeat.interval = repeat.interval.saturating_mul(2);
+        self.last_is_problem = true;
         true
     }
 
-    /// When trouble of this kind is to be told again, if it lasts.
+    /// When to log this kind again if it lasts.
     pub(crate) fn due(&self, kind: Kind) -> Option<Instant> {
-        self.told.get(&kind).map(|telling| telling.due)
+        self.logged.get(&kind).map(|repeat| repeat.due)
     }
 
-    /// Whether the end of the trouble is to be told.
-    pub(crate) fn over(&mut self) -> bool {
-        std::mem::take(&mut self.complaining)
+    /// Whether to log the end of the problem.
+    pub(crate) fn should_log_end(&mut self) -> bool {
+        std::mem::take(&mut self.last_is_problem)
     }
 }
 
@@ -105,26 +105,26 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_once_and_then_at_doubling_intervals() {
-        let mut complaints = Complaints::default();
-        let told: Vec<u64> =
-            (0..1000).filter(|s| complaints.tell(Kind::Forbidden, at(*s))).collect();
-        assert_eq!(told, [0, 30, 90, 210, 450, 930]);
+    fn each_kind_is_logged_once_and_then_at_doubling_intervals() {
+        let mut problems = Problems::default();
+        let logged: Vec<u64> =
+            (0..1000).filter(|s| problems.should_log(Kind::Forbidden, at(*s))).collect();
+        assert_eq!(logged, [0, 30, 90, 210, 450, 930]);
 
-        assert!(complaints.tell(Kind::Unreachable, at(931)), "another kind has its own beginning");
-        assert_eq!(complaints.due(Kind::Unreachable), Some(at(961)));
-        assert_eq!(complaints.due(Kind::Unauthorized), None);
+        assert!(problems.should_log(Kind::Unreachable, at(931)), "kinds are independent");
+        assert_eq!(problems.due(Kind::Unreachable), Some(at(961)));
+        assert_eq!(problems.due(Kind::Unauthorized), None);
     }
 
     #[test]
-    fn trouble_that_comes_and_goes_is_not_told_more_often() {
-        let mut complaints = Complaints::default();
+    fn a_recurring_problem_is_not_logged_more_often() {
+        let mut problems = Problems::default();
         let mut lines = Vec::new();
         for second in 0..100 {
-            if complaints.tell(Kind::Unreachable, at(second)) {
+            if problems.should_log(Kind::Unreachable, at(second)) {
                 lines.push(("bad", second));
             }
-            if complaints.over() {
+            if problems.should_log_end() {
                 lines.push(("good", second));
             }
         }
