@@ -1,9 +1,7 @@
-//! `cargo xtask bench`: what the product costs and how long it takes, on a real control plane.
+//! `cargo xtask bench`: measures cost and duration on a real control plane.
 //!
-//! Measuring is IO and sits in [`world`], [`watching`], [`usage`], [`ceiling`], [`deploy`] and
-//! [`update`]; what
-//! the measurements mean is decided by pure functions over plain data in [`audit`], [`progress`],
-//! [`budgets`] and [`render`].
+//! [`world`], [`watching`], [`usage`], [`ceiling`], [`deploy`] and [`update`] measure; pure functions in
+//! [`audit`], [`progress`], [`budgets`] and [`render`] evaluate the measurements.
 
 mod audit;
 mod budgets;

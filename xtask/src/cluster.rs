@@ -1,9 +1,8 @@
-//! A real control plane: etcd, kube-apiserver and, if wanted, the rest, on loopback.
+//! A real control plane on loopback: etcd, kube-apiserver and optionally the other programs.
 //!
-//! [`Cluster::start`] returns when everything answers; dropping the value kills every process
-//! and removes every file. A process that ends without dropping takes its children along (see
-//! [`process`]) and leaves at most a directory, which the next start removes. Instances share
-//! nothing: ports, certificates, data and logs are each one's own.
+//! [`Cluster::start`] returns when all programs are ready; dropping the value kills every process and removes
+//! every file. When the owner is killed, the kernel kills its children (see [`process`]); the next start
+//! removes the directory. Instances share no port, certificate, data or log.
 
 mod certificates;
 mod connection;
@@ -56,19 +55,19 @@ pub struct Cluster {
     http: http::Client,
     ready_after: Duration,
     users: AtomicU32,
-    // Declared before the directory: processes are gone before their files are.
+    // Declared before the directory: processes end before their files are removed.
     programs: Mutex<BTreeMap<&'static str, Program>>,
     directory: Directory,
 }
 
 impl Cluster {
-    /// Builds what is missing, starts everything and waits until it is ready.
+    /// Builds missing programs, starts all of them and waits until they are ready.
     pub fn start(options: Options) -> Result<Self> {
         directory::sweep();
         let toolbox = Toolbox::open()?;
         toolbox.ensure(&options.parts.programs(options.kube))?;
         match Self::launch(options.clone(), toolbox.clone()) {
-            // Somebody took a port between our looking and our listening; others will be free.
+            // Another process took a port before our program listened; other ports are free.
             Err(error) if format!("{error:#}").contains("address already in use") => {
                 Self::launch(options, toolbox)
             }
@@ -111,14 +110,14 @@ impl Cluster {
         &self.admin
     }
 
-    /// A user with a fresh client certificate and at most two groups.
+    /// A user with a new client certificate and at most two groups.
     pub fn user(&self, name: &str, groups: &[&str]) -> Result<User> {
         let identity = self.authority.client(name, groups)?;
         let kubeconfig = self.write_kubeconfig(&self.file_of_next_user(), &identity)?;
         Ok(User { name: name.to_owned(), kubeconfig })
     }
 
-    /// An existing service account, with a token for a day: who a program inside the cluster is.
+    /// An existing service account with a token for a day, like a program inside the cluster.
     pub fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let token = ["create", "token", name, "--namespace", namespace, "--duration", "24h"];
         let token = self.kubectl(&token)?;
@@ -127,7 +126,7 @@ impl Cluster {
         Ok(User { name: format!("system:serviceaccount:{namespace}:{name}"), kubeconfig })
     }
 
-    /// The name of a user may hold anything, the name of a file may not.
+    /// The name of a user may contain characters that a file name must not.
     fn file_of_next_user(&self) -> String {
         format!("user-{}", self.users.fetch_add(1, Ordering::Relaxed))
     }
@@ -147,12 +146,12 @@ impl Cluster {
         format!("http://127.0.0.1:{}", self.ports.etcd)
     }
 
-    /// Certificate of the authority that signed everything here.
+    /// Certificate of the authority that signed all certificates of the instance.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
 
-    /// Directory with certificates, data and logs; gone when the cluster is dropped.
+    /// Directory with certificates, data and logs; removed when the cluster is dropped.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -167,22 +166,22 @@ impl Cluster {
         self.programs().iter().map(|(name, program)| (*name, program.pid())).collect()
     }
 
-    /// Everything a program has logged so far.
+    /// The log of a program so far.
     pub fn logs(&self, program: &str) -> Result<String> {
         let path = self.directory.path().join(format!("{program}.log"));
         let bytes = fs::read(&path).with_context(|| format!("{program} has no log"))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The file with every write so far, one JSON document per line, if the instance was started
-    /// with [`Options::audit`].
+    /// The audit log with every write so far, one JSON document per line, if the instance was started with
+    /// [`Options::audit`].
     pub fn audit_log(&self) -> PathBuf {
         self.directory.path().join(programs::AUDIT_LOG)
     }
 
     // === use ===
 
-    /// The way to connections that stay open, as `user`.
+    /// Returns a connector for persistent connections as `user`.
     pub fn connector(&self, user: &User) -> Result<Connector> {
         let read = |extension: &str| {
             let path = user.kubeconfig.with_extension(extension);
@@ -198,7 +197,7 @@ impl Cluster {
         self.run_kubectl(&self.admin, args, None)
     }
 
-    /// Runs kubectl as the administrator with something to read, such as `apply -f -`.
+    /// Runs kubectl as the administrator with standard input, such as `apply -f -`.
     pub fn kubectl_with_stdin(&self, args: &[&str], stdin: &str) -> Result<String> {
         self.run_kubectl(&self.admin, args, Some(stdin))
     }
@@ -232,21 +231,21 @@ impl Cluster {
         String::from_utf8(stdout).context("kubectl printed something that is not text")
     }
 
-    /// Creates the nodes of a fleet; those that exist already are left alone.
+    /// Creates the nodes of a fleet; existing ones stay as they are.
     pub fn nodes(&self, fleet: &Fleet) -> Result<()> {
         fleet.create(&self.http, self.ports.api_server)
     }
 
     // === faults ===
 
-    /// Kills kube-apiserver with the signal that cannot be caught; returns when it is gone.
+    /// Kills kube-apiserver with SIGKILL; returns when it has ended.
     pub fn kill_api_server(&self) -> Result<()> {
         let name = Part::ApiServer(self.options.kube).name();
         let program = self.programs().remove(name);
         program.map(drop).context("kube-apiserver is not running")
     }
 
-    /// Starts kube-apiserver again on the same port and data; returns when it is ready.
+    /// Starts kube-apiserver again with the same port and data; returns when it is ready.
     pub fn start_api_server(&self) -> Result<()> {
         let part = Part::ApiServer(self.options.kube);
         ensure!(!self.programs().contains_key(part.name()), "kube-apiserver is running");
@@ -254,11 +253,12 @@ impl Cluster {
         self.await_ready(part)
     }
 
-    /// Compacts etcd to its current revision: older resource versions are gone at once.
+    /// Compacts etcd to its current revision: older resource versions are removed at once.
     pub fn etcd_compact(&self) -> Result<()> {
-        // Any key will do: the answer carries the revision of the whole store.
+        // The answer for any key contains the revision of the whole store.
         let range = self.etcd("/v3/kv/range", &json!({ "key": "AA==", "keys_only": true }))?;
-        let revision = range["header"]["revision"].as_str().context("etcd told no revision")?;
+        let revision =
+            range["header"]["revision"].as_str().context("the answer of etcd has no revision")?;
         self.etcd("/v3/kv/compaction", &json!({ "revision": revision, "physical": true }))?;
         Ok(())
     }
@@ -275,14 +275,14 @@ impl Cluster {
         Setting { directory: self.directory.path(), ports: self.ports, options: &self.options }
     }
 
-    /// A panic elsewhere must not keep us from killing what runs.
+    /// A panic elsewhere must not prevent the kill of running programs.
     fn programs(&self) -> MutexGuard<'_, BTreeMap<&'static str, Program>> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Creates the nodes of a fleet in an instance that another process owns, known by its directory
-/// and the port of its API server.
+/// Creates the nodes of a fleet in an instance of another process, identified by its directory and the port
+/// of its API server.
 pub fn populate(directory: &Path, port: u16, fleet: &Fleet) -> Result<()> {
     let read = |name: &str| {
         let path = directory.join(name);
@@ -295,7 +295,7 @@ pub fn populate(directory: &Path, port: u16, fleet: &Fleet) -> Result<()> {
 impl Drop for Cluster {
     fn drop(&mut self) {
         let mut programs = std::mem::take(&mut *self.programs());
-        // All are killed before any is awaited: none gets to complain about the others.
+        // All are killed before any is awaited, so that none logs errors about the others.
         programs.values_mut().for_each(Program::kill);
         programs.values_mut().for_each(Program::reap);
     }

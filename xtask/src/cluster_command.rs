@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: build, start, look at and stop instances.
+//! `cargo xtask cluster`: builds, starts, shows and stops instances.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,7 @@ pub(crate) enum ClusterCommand {
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
-    /// Own an instance until it is told to stop.
+    /// Own an instance until it is stopped.
     #[command(hide = true)]
     Supervise {
         #[arg(long)]
@@ -160,7 +160,7 @@ fn up(arguments: &UpArguments) -> Result<()> {
             instance.name
         );
     }
-    // Built here and not by the supervisors, so that progress is seen.
+    // Built here and not by the supervisors, so that progress is visible.
     Toolbox::open()?.ensure(&options.parts.programs(options.kube))?;
     let starting =
         names.iter().map(|name| instances::start(name, &options)).collect::<Result<Vec<_>>>()?;
@@ -274,7 +274,7 @@ fn table(instances: &[Instance]) -> String {
     align(&rows)
 }
 
-/// Prints what the user asked for; everything else goes to standard error.
+/// Prints the requested output; everything else goes to standard error.
 fn say(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("cannot write to standard output")
 }

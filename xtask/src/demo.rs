@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: the product, working, in one command.
+//! `cargo xtask demo`: runs the product with one command.
 //!
-//! Starts a real control plane with simulated nodes and the operator next to it, applies the
-//! example service, shows it coming up and says how to look at it. Everything ends with this
-//! program: at Enter, at Ctrl-C, or at once when nobody is there to press a key.
+//! Starts a real control plane with simulated nodes and the operator, applies the example service, shows its
+//! progress and prints how to inspect it. Everything ends with this program: at Enter, at Ctrl-C, or at once
+//! without a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::generate::workspace_root;
 use crate::operator::{Launch, Operator, Profile};
 
 const SET: &str = "inference";
-const PATIENCE: Duration = Duration::from_secs(120);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Shows the product.
 pub(crate) fn run() -> Result<ExitCode> {
@@ -38,9 +38,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     say("applying examples/inference.yaml")?;
     let manifest = root.join("examples/inference.yaml");
     let manifest = manifest.to_str().context("the path of the example is no text")?;
-    poll::until(PATIENCE, "the operator answers", || {
+    poll::until(READY_TIMEOUT, "the operator answers", || {
         operator.ensure_running()?;
-        // Refused until the CRDs are served and the webhooks answer.
+        // The API server refuses it until the CRDs are served and the webhooks answer.
         Ok(cluster.kubectl(&["apply", "-f", manifest]).ok())
     })?;
     watch(&cluster)?;
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     if io::stdin().is_terminal() {
         io::stdin().read_line(&mut String::new())?;
     }
-    // Killed, not asked: what it would do to stop in order means nothing to a cluster that goes.
+    // Killed: an orderly stop has no use for a cluster that is removed.
     drop(operator);
     Ok(ExitCode::SUCCESS)
 }
@@ -58,16 +58,16 @@ fn say(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{}", text.trim_end()).context("cannot write to standard output")
 }
 
-/// One line for each change on the way up, until the whole set is available.
+/// Prints one line for each change until the whole set is available.
 fn watch(cluster: &Cluster) -> Result<()> {
-    let mut told = String::new();
-    poll::until(PATIENCE, "the service is up", || {
+    let mut printed = String::new();
+    poll::until(READY_TIMEOUT, "the service is up", || {
         let selector = format!("app.kubernetes.io/part-of={SET}");
         let pods = cluster.kubectl(&["get", "pods", "-l", &selector, "-o", "json"])?;
         let (progress, all_ready) = progress(&serde_json::from_str(&pods)?);
-        if progress != told {
+        if progress != printed {
             say(&progress)?;
-            told = progress;
+            printed = progress;
         }
         let groups = ["get", "pcsg", &format!("{SET}-0-workers"), "--ignore-not-found", "-o"];
         let available = "jsonpath={.status.availableReplicas}";
@@ -77,7 +77,7 @@ fn watch(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// How far the pods are, and whether all of them are ready: a set is available with less.
+/// Progress of the pods, and whether all are ready: an available set may have fewer ready pods.
 fn progress(pods: &Value) -> (String, bool) {
     let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_true = |pod: &Value, kind: &str| {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_counts_what_users_wait_for() {
+    fn progress_counts_created_scheduled_and_ready_pods() {
         let pod = |kinds: &[&str]| {
             let conditions: Vec<_> =
                 kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();

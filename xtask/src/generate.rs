@@ -1,8 +1,7 @@
-//! `cargo xtask generate`: writes the files that are made by programs and committed.
+//! `cargo xtask generate`: writes the generated files that are committed.
 //!
-//! The CRDs come from the types; the core schemas embedded in them come from the API description
-//! that a real API server serves, which is fetched only on request because it changes with the
-//! Kubernetes version alone.
+//! The CRDs are generated from the types. Their embedded core schemas come from the API description of a real
+//! API server, which is fetched only on request because it changes only with the Kubernetes version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use xtask::cluster::{Cluster, Options, Parts};
 
-/// Documents of the API description that embedded schemas are taken from.
+/// Documents of the API description that contain the embedded schemas.
 const DOCUMENTS: [(&str, &str); 3] = [
     ("core.json", "/openapi/v3/api/v1"),
     ("resource.json", "/openapi/v3/apis/resource.k8s.io/v1"),
@@ -26,7 +25,7 @@ pub(crate) struct GenerateArguments {
     refresh_openapi: bool,
 }
 
-/// Writes everything.
+/// Writes all files.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<ExitCode> {
     let root = workspace_root()?;
     if arguments.refresh_openapi {
@@ -42,9 +41,9 @@ pub(crate) fn workspace_root() -> Result<PathBuf> {
     here.parent().map(Path::to_owned).context("xtask lies inside the workspace")
 }
 
-/// The cargo that runs us, in the workspace. It does not learn which package we are: build scripts that
-/// depend on such a variable would run again, and all that is built on them would be built again, each
-/// time that a developer calls cargo and this program in turn.
+/// The running cargo, in the workspace, without the variables that name the current package: build scripts
+/// that depend on them, and all their dependents, would be rebuilt each time that a developer calls cargo and
+/// this program in turn.
 pub(crate) fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -77,7 +76,7 @@ fn refresh_openapi(root: &Path) -> Result<()> {
     fs::write(&target, output.stdout).with_context(|| format!("cannot write {}", target.display()))
 }
 
-/// The directory is emptied first: a kind that is gone leaves no file.
+/// Empties the directory first, so that a removed kind leaves no file.
 fn generate_crds(root: &Path) -> Result<()> {
     let target = root.join("deploy/crds");
     fs::create_dir_all(&target)?;

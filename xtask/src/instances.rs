@@ -1,9 +1,8 @@
 //! Instances that outlive the command that started them.
 //!
-//! Each is owned by a supervisor: this same program, detached, holding a
-//! [`Cluster`] and waiting to be told to stop. What others need to know is one
-//! file in the instance directory, written once everything is ready. A supervisor that is
-//! killed takes its processes along; its directory goes with the next command.
+//! A supervisor owns each instance: this program, detached, which holds a [`Cluster`] until it is stopped. A
+//! file in the instance directory, written once all programs are ready, describes the instance. The programs
+//! of a killed supervisor end with it; the next command removes its directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,12 +22,12 @@ use xtask::poll;
 
 const DESCRIPTION: &str = "instance.json";
 const CONTROL: &str = "control";
-/// What a supervisor says when its instance can be used.
+/// Output of a supervisor whose instance is ready.
 const READY: &str = "ready";
-/// Time for a supervisor to stop by itself, and for a killed one to disappear.
+/// Time for a supervisor to stop, and for a killed one to end.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
-/// What is known about a running instance.
+/// Description of a running instance.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Instance {
     pub(crate) name: String,
@@ -51,10 +50,10 @@ impl Instance {
         stopped.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Stops everything; returns when no process and no file is left.
+    /// Stops the instance; returns when no process and no file is left.
     pub(crate) fn stop(&self) -> Result<()> {
         let owner = Owner::of(&self.directory).context("the instance has no owner")?;
-        ask_to_stop(&self.directory.join(CONTROL));
+        request_stop(&self.directory.join(CONTROL));
         let stopped = await_end(owner, &self.processes);
         if stopped.is_err() && owner.is_alive() {
             let pid = i32::try_from(owner.pid).ok().and_then(Pid::from_raw);
@@ -81,7 +80,7 @@ pub(crate) fn list() -> Vec<Instance> {
     found
 }
 
-/// The instance with this name, or the only one there is.
+/// The instance with this name, or the only one.
 pub(crate) fn find(name: Option<&str>) -> Result<Instance> {
     select(list(), name)
 }
@@ -104,7 +103,7 @@ fn select(mut instances: Vec<Instance>, name: Option<&str>) -> Result<Instance> 
     }
 }
 
-/// A supervisor that has not said yet whether its instance is ready.
+/// A supervisor that has not reported yet.
 pub(crate) struct Starting {
     name: String,
     supervisor: Child,
@@ -129,7 +128,7 @@ pub(crate) fn start(name: &str, options: &Options) -> Result<Starting> {
 }
 
 impl Starting {
-    /// Waits until the instance can be used, or tells why it cannot.
+    /// Waits until the instance is ready, or returns why it is not.
     pub(crate) fn wait(mut self) -> Result<Instance> {
         let mut said = String::new();
         for line in BufReader::new(self.says).lines() {
@@ -146,21 +145,21 @@ impl Starting {
     }
 }
 
-/// The supervisor: starts an instance, says so, and keeps it until it is told to stop.
+/// The supervisor: starts an instance, reports that it is ready, and keeps it until it is stopped.
 pub(crate) fn supervise(name: &str, options: &Options) -> Result<()> {
     let cluster = Cluster::start(options.clone())?;
     let control = UnixListener::bind(cluster.directory().join(CONTROL))
         .context("cannot listen for the command to stop")?;
     describe(name, options, &cluster)?;
-    // If nobody is there to hear it, the command was interrupted and the instance is unwanted.
-    writeln!(io::stdout(), "{READY}").context("the command that wanted the instance is gone")?;
-    // The connection stays open until everything is gone, which is how the other side knows.
+    // If standard output is closed, the command was interrupted and the instance is not needed.
+    writeln!(io::stdout(), "{READY}").context("the command that started the instance has ended")?;
+    // The connection stays open until the instance is removed, which signals the end to the other side.
     let _connection = control.accept().context("cannot listen for the command to stop")?;
     drop(cluster);
     Ok(())
 }
 
-/// Written under another name first, so that nobody reads half of it.
+/// Writes to another name first, so that readers never read half of it.
 fn describe(name: &str, options: &Options, cluster: &Cluster) -> Result<()> {
     let instance = Instance {
         name: name.to_owned(),
@@ -181,8 +180,8 @@ fn describe(name: &str, options: &Options, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Connects, and returns when the other side hangs up or does not listen.
-fn ask_to_stop(control: &Path) {
+/// Connects, and returns when the other side closes or does not listen.
+fn request_stop(control: &Path) {
     if let Ok(mut connection) = UnixStream::connect(control) {
         let _ = connection.set_read_timeout(Some(STOP_LIMIT));
         let _ = connection.read_to_end(&mut Vec::new());
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_choice_says_what_to_do() {
+    fn an_ambiguous_choice_is_answered_with_the_next_step() {
         let error = |instances, name| select(instances, name).unwrap_err().to_string();
         assert_eq!(
             error(vec![instance("a"), instance("b")], None),
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_gone_is_named() {
+    fn a_stopped_program_is_named() {
         let mut instance = instance("a");
         instance.processes.insert("alive".into(), std::process::id());
         instance.processes.insert("gone".into(), u32::MAX);

@@ -1,7 +1,6 @@
-//! `cargo xtask`: everything a developer of this workspace runs.
+//! `cargo xtask`: the developer commands of this workspace.
 //!
-//! Only reads arguments and hands over; exit code 0 means done, 1 that something failed (one
-//! sentence on standard error says what), 2 that the arguments make no sense.
+//! Exit code 0 means success, 1 failure (with one sentence on standard error), 2 invalid arguments.
 
 mod bench;
 mod cluster_command;

@@ -1,4 +1,4 @@
-//! The operator as a process of its own next to a control plane, for the demo and the benchmark.
+//! The operator as a separate process next to a control plane, for the demo and the benchmark.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -14,9 +14,9 @@ use xtask::poll;
 
 use crate::generate::cargo;
 
-/// Time to come up or to stop in order.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Ready when the operator leads and the API server knows its webhooks.
+/// Time to become ready or to stop in order.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The last part to become ready: the operator leads and has registered its webhooks.
 const LAST_PART: &str = "[+] webhook registration";
 
 /// How programs are compiled.
@@ -56,12 +56,12 @@ impl Profile {
     }
 }
 
-/// What an operator is started with.
+/// Parameters of an operator process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch<'a> {
     /// The `grove` program.
     pub(crate) program: &'a Path,
-    /// Who it is to the API server.
+    /// Its user.
     pub(crate) user: &'a User,
     /// Namespace of its lease and its certificate.
     pub(crate) namespace: &'a str,
@@ -69,7 +69,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) configuration: &'a str,
 }
 
-/// A running operator; gone when the value is dropped.
+/// A running operator; killed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Operator {
     child: Child,
@@ -90,7 +90,7 @@ impl Operator {
         );
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         let log = cluster.directory().join("operator.log");
-        // The main thread starts it and lives as long as the program, so the operator ends with us.
+        // The main thread starts it and lives as long as this process, so the operator ends with it.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(launch.program)
@@ -105,10 +105,10 @@ impl Operator {
         Ok(Self { child, log, health })
     }
 
-    /// Waits until every part of it works, the registration of its webhooks included: parts announce
-    /// themselves one after another, and before the first has, none is missing.
+    /// Waits until all parts are ready, including the registration of the webhooks: parts appear one after
+    /// another, and before the first one none is missing.
     pub(crate) fn await_ready(&mut self) -> Result<()> {
-        poll::until(PATIENCE, "the operator is ready", || {
+        poll::until(READY_TIMEOUT, "the operator is ready", || {
             self.ensure_running()?;
             let ready = get_plain(self.health, "/readyz?verbose")
                 .is_ok_and(|answer| answer.status == 200 && answer.body.contains(LAST_PART));
@@ -121,7 +121,7 @@ impl Operator {
         self.child.id()
     }
 
-    /// An error with its log if it has stopped.
+    /// Returns an error with its log if it has stopped.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -130,11 +130,11 @@ impl Operator {
         Ok(())
     }
 
-    /// Asks it to stop and waits for its end: it hands its lease on.
+    /// Requests a stop and waits for the end, so that the lease is released.
     pub(crate) fn stop(mut self) -> Result<()> {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         kill_process(pid.context("the operator has no process id")?, Signal::TERM)?;
-        poll::until(PATIENCE, "the operator has stopped", || Ok(self.child.try_wait()?))?;
+        poll::until(READY_TIMEOUT, "the operator has stopped", || Ok(self.child.try_wait()?))?;
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! The one place that looks at the clock and waits.
+//! The only place that reads the clock and waits.
 //!
-//! Processes announce readiness only to those who ask, so starting them means asking again and
-//! again until a deadline. Everything else in this crate waits for an event.
+//! Programs report readiness only on request, so starting them means polling until a deadline. All other code
+//! in this crate waits for events.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-const INTERVAL: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Measures how long something took.
+/// Measures a duration.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts measuring now.
+    /// Starts now.
     #[allow(clippy::disallowed_methods, reason = "the only clock of this crate")]
     pub fn start() -> Self {
         Self(Instant::now())
@@ -26,7 +26,7 @@ impl Stopwatch {
     }
 }
 
-/// Asks until `probe` answers with a value, fails, or `limit` has passed.
+/// Polls until `probe` returns a value, fails, or `limit` has passed.
 pub fn until<T>(
     limit: Duration,
     what: &str,
@@ -46,7 +46,7 @@ pub fn until<T>(
 
 #[allow(clippy::disallowed_methods, reason = "a program that starts up sends no event to wait for")]
 fn pause() {
-    std::thread::sleep(INTERVAL);
+    std::thread::sleep(POLL_INTERVAL);
 }
 
 #[cfg(test)]
@@ -54,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_is_repeated_until_it_answers() {
-        let mut asked = 0;
-        let found = until(Duration::from_mins(1), "three questions were asked", || {
-            asked += 1;
-            Ok((asked == 3).then_some(asked))
+    fn a_probe_is_repeated_until_it_returns_a_value() {
+        let mut calls = 0;
+        let found = until(Duration::from_mins(1), "the probe was called three times", || {
+            calls += 1;
+            Ok((calls == 3).then_some(calls))
         });
         assert_eq!(found.unwrap(), 3);
     }

@@ -1,6 +1,6 @@
-//! Tables for people: columns as wide as their widest cell.
+//! Text tables: columns as wide as their widest cell.
 
-/// One line per row, cells under each other, two blanks apart.
+/// Returns one line per row, with aligned cells two blanks apart.
 pub(crate) fn align<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {

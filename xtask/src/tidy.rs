@@ -1,5 +1,5 @@
-//! House rules that no lint knows: which crate may use which, which crates are banned, and that the modules of
-//! the rules do not use each other in circles.
+//! Rules of this workspace that no lint checks: allowed dependencies between crates, banned crates, and no
+//! cycles between modules of the rules.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::generate::cargo;
 
 mod modules;
 
-/// Which crates of the workspace each may use; anything else is an edge in the wrong direction.
-/// Development dependencies are free, or no crate could be tested on a real control plane.
+/// The crates of the workspace that each crate may use. Development dependencies are not restricted, so that
+/// every crate can be tested on a real control plane.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-api", &[]),
     ("grove-core", &["grove-api"]),
@@ -33,20 +33,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-testbed", &["grove-api", "grove-core", "grove-operator", "grove-runtime", "xtask"]),
     ("xtask", &[]),
 ];
-/// May use everything, or everything but what nobody may use.
+/// May use everything (except [`LAST`]).
 const WIRING: [&str; 2] = ["grove", "grove-sim"];
-/// May be used by nobody.
+/// No crate may use it.
 const LAST: &str = "grove-sim";
 
-/// Crates of rules and types: they build fast and run anywhere because they know no network,
-/// no runtime and no clock.
+/// Crates of rules and types, without network, async runtime and clock.
 const PURE: [&str; 4] = ["grove-api", "grove-core", "grove-placement", "grove-workload"];
 const NOT_PURE: [&str; 5] = ["tokio", "kube-client", "hyper", "axum", "tracing-subscriber"];
 
 /// One TLS stack, one time library.
 const BANNED: [&str; 6] = ["aws-lc-rs", "aws-lc-sys", "openssl", "native-tls", "chrono", "reqwest"];
 
-/// Sources of the crate whose modules form no cycle.
+/// Sources of the crate whose modules must not form cycles.
 const RULES: &str = "crates/core/src";
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +65,7 @@ struct Dependency {
     kind: Option<String>,
 }
 
-/// Checks the dependency graph of the workspace; the error lists everything that is wrong.
+/// Checks the dependency graph of the workspace; the error lists all violations.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let metadata = run(root, &["metadata", "--format-version=1", "--no-deps"])?;
     let metadata: Metadata =
@@ -83,13 +82,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
                 .map(|name| format!("{pure} is pure and must not pull in {name}")),
         );
     }
-    let whole = tree(root, &["--workspace", "--edges=all"])?;
-    wrong.extend(
-        BANNED
-            .into_iter()
-            .filter(|&name| whole.contains(name))
-            .map(|name| format!("{name} is banned; `cargo tree --invert {name}` shows who asked")),
-    );
+    let all = tree(root, &["--workspace", "--edges=all"])?;
+    wrong.extend(BANNED.into_iter().filter(|&name| all.contains(name)).map(|name| {
+        format!("{name} is banned; `cargo tree --invert {name}` shows its dependents")
+    }));
     wrong.extend(modules::cycles(&root.join(RULES))?);
     if wrong.is_empty() { Ok(()) } else { bail!(wrong.join("\n")) }
 }
@@ -118,7 +114,7 @@ fn wrong_edges(packages: &[Package]) -> Vec<String> {
     wrong
 }
 
-/// Names of all packages that the selection pulls in.
+/// Names of all packages in the dependency tree of the selection.
 fn tree(root: &Path, selection: &[&str]) -> Result<BTreeSet<String>> {
     let args = [&["tree", "--prefix=none", "--format={p}"], selection].concat();
     let text = run(root, &args)?;
@@ -152,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_in_the_allowed_direction_and_for_tests_are_fine() {
+    fn allowed_and_development_dependencies_pass() {
         let packages = [
             package("grove-api", &[("serde", None), ("xtask", Some("dev"))]),
             package("grove-runtime", &[("grove-api", Some("dev"))]),
@@ -164,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_in_the_wrong_direction_is_named() {
+    fn a_forbidden_dependency_is_named() {
         let packages = [
             package("grove-api", &[("grove-runtime", None)]),
             package("grove-runtime", &[("grove-api", None), ("xtask", Some("build"))]),
@@ -184,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_place_in_the_table_is_named() {
+    fn a_crate_that_is_missing_in_the_table_is_named() {
         let wrong = wrong_edges(&[package("grove-extra", &[])]);
         assert_eq!(wrong, ["grove-extra is not in the table of allowed dependencies in tidy.rs"]);
     }

@@ -1,8 +1,8 @@
-//! The programs of the control plane: which ones, at which version, and where they are kept.
+//! The programs of the control plane: names, versions and cache.
 //!
-//! Every part is a Go program pinned by a module under `xtask/tools/`. Binaries live outside the
-//! source tree in a cache keyed by part, version, build flags and module sums, so a second call
-//! builds nothing and a changed pin never runs an old binary. See [`Toolbox`] for building.
+//! Every program is a Go program pinned by a module under `xtask/tools/`. Binaries are cached outside the
+//! source tree, keyed by part, version, build flags and module sums, so that a second call builds nothing and
+//! a changed pin never runs an old binary. [`Toolbox`] builds them.
 
 mod build;
 
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 pub use build::Toolbox;
 pub(crate) use build::last_lines;
 
-/// Kubernetes versions that can be run.
+/// Supported Kubernetes versions.
 #[derive(
     Debug,
     Clone,
@@ -75,12 +75,12 @@ pub enum Part {
     Scheduler(Kube),
     /// kubectl.
     Kubectl(Kube),
-    /// KWOK, which plays nodes and kubelets.
+    /// KWOK, which simulates nodes and kubelets.
     Kwok,
 }
 
 impl Part {
-    /// Everything a complete control plane of this version needs, in build order.
+    /// All programs of a control plane of this version, in build order.
     pub fn all(kube: Kube) -> Vec<Self> {
         vec![
             Self::Etcd,
@@ -142,7 +142,7 @@ impl Part {
         }
     }
 
-    /// Linker flags: no debug information, and the version that a source build would not know.
+    /// Linker flags: no debug information, and the version, which a source build does not know.
     fn linker_flags(self) -> String {
         let Some(kube) = self.kube() else {
             return "-s -w".to_owned();
@@ -152,7 +152,7 @@ impl Part {
         format!("-s -w -X {at}.gitVersion=v{kube} -X {at}.gitMajor=1 -X {at}.gitMinor={minor}")
     }
 
-    /// How long a first build takes on two cores, downloads included.
+    /// Minutes of a first build on two cores, downloads included.
     fn expected_minutes(self) -> u32 {
         match self {
             Self::ApiServer(_) => 7,
@@ -168,7 +168,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Where binaries are kept: `$GROVE_CACHE_DIR`, else the user's cache directory.
+/// Directory of the binaries: `$GROVE_CACHE_DIR`, else the user's cache directory.
 pub fn cache_dir() -> Result<PathBuf> {
     let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     var("GROVE_CACHE_DIR")

@@ -1,4 +1,4 @@
-//! The benchmark, as small as it gets: every step is taken and measured.
+//! A minimal benchmark: every step is executed and measured.
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
@@ -46,7 +46,7 @@ fn the_benchmark_measures_every_step_of_a_set() {
     assert!(said.contains("2 → deleted") && said.contains("\nBudgets\n"), "{said}");
 }
 
-/// How often somebody wrote something.
+/// Number of accepted writes of a user.
 fn accepted(phase: &Value, user: &str, resource: &str, verb: &str) -> u64 {
     let writes = phase["writes"].as_array().unwrap().iter();
     let found = writes

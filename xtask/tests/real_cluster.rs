@@ -1,4 +1,4 @@
-//! The control plane itself: it schedules gangs, instances are apart, and nothing stays behind.
+//! The control plane itself: it schedules gangs, isolates instances, and leaves nothing behind.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here fails a test")]
 
@@ -35,8 +35,8 @@ fn node_of(cluster: &Cluster, pod: &str) -> String {
 
 // === gangs ===
 
-/// A gang of two stays whole: its first pod waits, however long the scheduler is busy with
-/// others, and its second pod brings both onto nodes.
+/// A gang of two is bound together: the first pod waits while the scheduler places other pods, and the second
+/// pod completes the gang.
 fn a_gang_is_bound_as_a_whole(kube: Kube, version: &str, condition: &str) {
     let cluster = Cluster::start(Options { kube, ..Options::default() }).unwrap();
     cluster.nodes(&FLEET).unwrap();
@@ -46,7 +46,7 @@ fn a_gang_is_bound_as_a_whole(kube: Kube, version: &str, condition: &str) {
          spec: {{ schedulingPolicy: {{ gang: {{ minCount: 2 }} }} }}"
     ));
     create(&pod("first", Some("gang")));
-    // A pod that came later is bound, so the scheduler has seen the first and left it alone.
+    // A later pod is bound, so the scheduler has processed the first one.
     create(&pod("witness", None));
     cluster
         .kubectl(&["wait", "pod/witness", "--for=condition=PodScheduled", "--timeout=30s"])
@@ -82,10 +82,10 @@ fn a_gang_is_bound_as_a_whole_on_1_36() {
     a_gang_is_bound_as_a_whole(Kube::V1_36, "v1alpha2", "PodGroupScheduled");
 }
 
-/// Every program accepts its gates, and exactly the chosen versions are served.
+/// Every program accepts its gates, and the API server serves exactly the chosen versions.
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn every_choice_of_version_and_gates_serves_what_it_says() {
+fn every_choice_of_version_and_gates_serves_its_api_versions() {
     let table: [(Kube, Gates, &[&str]); 6] = [
         (Kube::V1_37, Gates::All, &["v1", "v1alpha3", "v1beta1"]),
         (Kube::V1_37, Gates::Cautious, &["v1", "v1beta1"]),
@@ -110,7 +110,7 @@ fn every_choice_of_version_and_gates_serves_what_it_says() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_fresh_user_is_known_by_name_and_groups_and_may_do_nothing() {
+fn a_new_user_has_name_and_groups_and_no_permissions() {
     let cluster = api_server();
     let alice = cluster.user("alice", &["team-a", "team-b"]).unwrap();
     let whoami = cluster.kubectl_as(&alice, &["auth", "whoami"]).unwrap();
@@ -130,7 +130,7 @@ fn a_fresh_user_is_known_by_name_and_groups_and_may_do_nothing() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn instances_side_by_side_share_nothing() {
+fn concurrent_instances_share_nothing() {
     let here = api_server();
     let there = Cluster::start(Options {
         kube: Kube::V1_36,
@@ -150,7 +150,7 @@ fn instances_side_by_side_share_nothing() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_killed_api_server_comes_back_with_its_data() {
+fn a_killed_api_server_restarts_with_its_data() {
     let cluster = api_server();
     let version = |name: &str| {
         cluster.kubectl(&["get", "configmap", name, "--output=jsonpath={.metadata.uid}"])
@@ -174,7 +174,7 @@ fn compaction_makes_old_versions_unknown() {
     cluster.kubectl(&["create", "configmap", "newer"]).unwrap();
     let path =
         format!("/api/v1/configmaps?resourceVersion={version}&resourceVersionMatch=Exact&limit=1");
-    // A fresh API server has no recent past in memory and asks etcd for it.
+    // A restarted API server has no versions in memory and reads them from etcd.
     cluster.kill_api_server().unwrap();
     cluster.start_api_server().unwrap();
     cluster.kubectl(&["get", "--raw", &path]).unwrap();
@@ -187,7 +187,7 @@ fn compaction_makes_old_versions_unknown() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_program_that_stops_at_start_is_quoted_and_nothing_stays() {
+fn the_error_for_a_program_that_stops_has_its_log_and_nothing_stays() {
     let flag = "--no-such-flag-at-all".to_owned();
     let options = Options { api_server_flags: vec![flag], ..Options::default() };
     let Err(error) = Cluster::start(options) else { panic!("it started with an unknown flag") };
@@ -213,8 +213,8 @@ fn ten_ups_and_downs_leave_no_process_and_no_file() {
     let name = format!("ten-{}", std::process::id());
     for round in 0..10 {
         let parts = if round % 5 == 0 { "full" } else { "api" };
-        let said = xtask(&["up", "--name", &name, "--parts", parts]);
-        assert!(said.starts_with(&format!("{name}: Kubernetes 1.37.1 ready after ")), "{said}");
+        let output = xtask(&["up", "--name", &name, "--parts", parts]);
+        assert!(output.starts_with(&format!("{name}: Kubernetes 1.37.1 ready after ")), "{output}");
         let directory = directory_of(&name);
         assert!(xtask(&["status"]).contains(&name));
         xtask(&["down", &name]);
@@ -226,7 +226,7 @@ fn ten_ups_and_downs_leave_no_process_and_no_file() {
 
 #[test]
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
-fn a_killed_supervisor_takes_everything_along() {
+fn all_programs_end_with_a_killed_supervisor() {
     let name = format!("killed-{}", std::process::id());
     xtask(&["up", "--name", &name, "--nodes", "1x1x1x2"]);
     let directory = directory_of(&name);
@@ -234,14 +234,14 @@ fn a_killed_supervisor_takes_everything_along() {
     assert_eq!(processes.len(), 5, "{processes:?}");
     let owner = i32::try_from(Owner::of(&directory).unwrap().pid).unwrap();
     kill_process(Pid::from_raw(owner).unwrap(), Signal::KILL).unwrap();
-    // Its children may be gone a moment before the supervisor itself.
-    poll::until(LIMIT, "all processes are gone", || {
+    // Its children may end before the supervisor.
+    poll::until(LIMIT, "all processes have ended", || {
         let children = processes_naming(&directory.display().to_string());
         let alive = !children.is_empty() || !processes_naming(&name).is_empty();
         Ok((!alive).then_some(()))
     })
     .unwrap();
-    // The directory is all that is left, and the next command removes it.
+    // Only the directory is left, and the next command removes it.
     assert!(!xtask(&["status"]).contains(&name));
     assert_nothing_left(&directory);
 }

@@ -1,4 +1,4 @@
-//! From the API server's audit log to counts of writes: who wrote what how often.
+//! Counts writes in the API server's audit log, by user, resource and verb.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A line of the log, as far as it matters here.
+/// The fields of a log line that are needed here.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
@@ -34,7 +34,7 @@ struct LineStatus {
     code: Option<u16>,
 }
 
-/// What was written, and by whom.
+/// The kind of a write.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     /// The last part of the user's name: `grove-operator`, `kube-scheduler`, `kwok`.
@@ -45,12 +45,12 @@ pub(crate) struct Kind {
     pub(crate) verb: String,
 }
 
-/// How often.
+/// Number of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Count {
     /// Answered with success.
     pub(crate) accepted: u32,
-    /// Answered with anything else.
+    /// Answered with an error.
     pub(crate) refused: u32,
 }
 
@@ -70,8 +70,8 @@ impl Writes {
 
     fn add(&mut self, line: &str) -> Result<()> {
         let line: Line = serde_json::from_str(line)
-            .with_context(|| format!("the audit log has a line that is none of its own: {line}"))?;
-        // Without an object it is no write of a resource.
+            .with_context(|| format!("cannot decode a line of the audit log: {line}"))?;
+        // A request without an object is not a write of a resource.
         let Some(object) = line.object_ref else { return Ok(()) };
         let user = line.user.username.rsplit(':').next().unwrap_or_default().to_owned();
         let resource = match object.subresource {
@@ -102,12 +102,12 @@ impl Writes {
         self.0.iter().map(|(kind, count)| (kind, *count))
     }
 
-    /// Accepted writes of the kinds that fit.
+    /// Accepted writes of the matching kinds.
     pub(crate) fn accepted(&self, fits: impl Fn(&Kind) -> bool) -> u32 {
         self.iter().filter(|(kind, _)| fits(kind)).map(|(_, count)| count.accepted).sum()
     }
 
-    /// All writes of the kinds that fit, refused ones too.
+    /// All writes of the matching kinds, including refused ones.
     pub(crate) fn sent(&self, fits: impl Fn(&Kind) -> bool) -> u32 {
         self.iter()
             .filter(|(kind, _)| fits(kind))
@@ -116,7 +116,7 @@ impl Writes {
     }
 }
 
-/// A list of what was written how often.
+/// A list of kinds and counts.
 impl Serialize for Writes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter().map(|(kind, count)| {
@@ -131,11 +131,11 @@ impl Serialize for Writes {
     }
 }
 
-/// The log of an API server, read as it grows.
+/// The log of an API server, read while it grows.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     file: BufReader<File>,
-    /// The beginning of a line whose end is not written yet.
+    /// The beginning of an incomplete line.
     begun: String,
 }
 
@@ -146,7 +146,7 @@ impl AuditLog {
         Ok(Self { file: BufReader::new(file), begun: String::new() })
     }
 
-    /// Counts what has been logged since the last call.
+    /// Counts the lines since the last call.
     pub(crate) fn read(&mut self) -> Result<Writes> {
         let mut text = std::mem::take(&mut self.begun);
         self.file.read_to_string(&mut text).context("cannot read the audit log")?;
@@ -193,13 +193,13 @@ mod tests {
 
         let writes = Writes::from_log(&log).unwrap();
 
-        let seen: Vec<_> = writes
+        let counted: Vec<_> = writes
             .iter()
             .map(|(kind, count)| (kind.user.as_str(), kind.resource.as_str(), count))
             .collect();
         let count = |accepted, refused| Count { accepted, refused };
         assert_eq!(
-            seen,
+            counted,
             [
                 ("grove-operator", "podcliques/status", count(1, 0)),
                 ("grove-operator", "pods", count(2, 1)),
@@ -231,10 +231,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("grove-audit-{}", std::process::id()));
         let mut file = File::create(&path).unwrap();
         let mut log = AuditLog::open(&path).unwrap();
-        let whole = line("a", "create", "pods", 201);
-        let (first, second) = whole.split_at(20);
+        let complete = line("a", "create", "pods", 201);
+        let (first, second) = complete.split_at(20);
 
-        file.write_all(format!("{whole}{first}").as_bytes()).unwrap();
+        file.write_all(format!("{complete}{first}").as_bytes()).unwrap();
         assert_eq!(log.read().unwrap().sent(|_| true), 1);
         assert_eq!(log.read().unwrap().sent(|_| true), 0);
         file.write_all(second.as_bytes()).unwrap();

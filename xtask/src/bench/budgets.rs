@@ -1,7 +1,7 @@
-//! What is promised, next to what was measured.
+//! Compares measurements with budgets.
 //!
-//! Pure: a report goes in, one verdict per promise comes out. A promise that was missed says what
-//! the time, the writes or the memory went into; one that was not measured says so.
+//! Pure: takes a report and returns one result per budget. A missed budget contains the breakdown of its
+//! time, writes or memory; a budget without a measurement is marked as such.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,38 +11,38 @@ use serde::Serialize;
 use super::report::{Limits, OPERATOR, Phase, Report, Run, Step, median, number, of_operator};
 use super::shape::Shape;
 
-/// Costs per pod of different sizes may differ by this factor.
-const SAME: f64 = 1.2;
-/// How much longer than its floor a teardown may take.
-const TEARDOWN: f64 = 1.2;
+/// Allowed ratio of the costs per pod of different sizes.
+const MAX_COST_RATIO: f64 = 1.2;
+/// Allowed ratio of a teardown to its floor.
+const TEARDOWN_RATIO: f64 = 1.2;
 /// The size that the reference was measured with.
 const REFERENCE_PODS: u32 = 1000;
 
-/// Whether a promise is kept.
+/// Whether a budget is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mark {
     Met,
-    /// Against the slower end of a reference that is a range, not against its faster end.
+    /// Within the slower end of a reference range, but not the faster one.
     Partly,
     Missed,
     NotMeasured,
 }
 
-/// A promise and what became of it.
+/// A budget and the measured figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct BudgetResult {
     pub(crate) what: String,
     pub(crate) budget: String,
     pub(crate) figure: Option<String>,
     pub(crate) mark: Mark,
-    /// Where it went, for what was missed.
+    /// The breakdown of a missed budget.
     pub(crate) why: String,
-    /// Whether it counts writes, which come out the same on every machine. Times, CPU and memory do not.
+    /// Whether it counts writes, which do not depend on the machine. Times, CPU and memory do.
     pub(crate) is_count: bool,
 }
 
-/// What a number counts.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy)]
 enum Unit {
     Whole,
@@ -70,17 +70,17 @@ impl Unit {
     }
 }
 
-/// A figure, and where it went.
+/// A figure and its breakdown.
 type Measured = Option<(f64, String)>;
 
-fn at_most(what: &str, unit: Unit, limit: f64, measured: Measured) -> Verdict {
+fn at_most(what: &str, unit: Unit, limit: f64, measured: Measured) -> BudgetResult {
     let mark = match &measured {
         None => Mark::NotMeasured,
         Some((figure, _)) if *figure <= limit => Mark::Met,
         Some(_) => Mark::Missed,
     };
     let (figure, why) = measured.unzip();
-    Verdict {
+    BudgetResult {
         what: what.to_owned(),
         budget: format!("≤ {}", unit.text(limit)),
         figure: figure.map(|figure| unit.text(figure)),
@@ -91,20 +91,20 @@ fn at_most(what: &str, unit: Unit, limit: f64, measured: Measured) -> Verdict {
 }
 
 /// A budget that counts writes.
-fn count(what: &str, unit: Unit, limit: f64, measured: Measured) -> Verdict {
-    Verdict { is_count: true, ..at_most(what, unit, limit, measured) }
+fn count(what: &str, unit: Unit, limit: f64, measured: Measured) -> BudgetResult {
+    BudgetResult { is_count: true, ..at_most(what, unit, limit, measured) }
 }
 
-/// Whether all counts that were measured are within their budgets, or what is wrong with them.
-pub(crate) fn check_counts(verdicts: &[Verdict]) -> Result<(), String> {
-    let counts = || verdicts.iter().filter(|verdict| verdict.is_count);
-    if counts().all(|verdict| verdict.mark == Mark::NotMeasured) {
+/// Returns an error that lists the counts above their budget, or that none was measured.
+pub(crate) fn check_counts(results: &[BudgetResult]) -> Result<(), String> {
+    let counts = || results.iter().filter(|result| result.is_count);
+    if counts().all(|result| result.mark == Mark::NotMeasured) {
         return Err("no budget that counts writes was measured".to_owned());
     }
     let missed: Vec<String> = counts()
-        .filter(|verdict| verdict.mark == Mark::Missed)
-        .map(|verdict| {
-            let Verdict { what, budget, figure, why, .. } = verdict;
+        .filter(|result| result.mark == Mark::Missed)
+        .map(|result| {
+            let BudgetResult { what, budget, figure, why, .. } = result;
             format!("{what}: {} instead of {budget}; {why}", figure.as_deref().unwrap_or_default())
         })
         .collect();
@@ -112,7 +112,7 @@ pub(crate) fn check_counts(verdicts: &[Verdict]) -> Result<(), String> {
 }
 
 /// Every budget.
-pub(crate) fn budgets(report: &Report) -> Vec<Verdict> {
+pub(crate) fn budgets(report: &Report) -> Vec<BudgetResult> {
     let [a, b] = [Shape::A, Shape::B].map(|shape| run(report, shape, &Limits::BOTH));
     let throttled = run(report, Shape::A, &[Limits::Default]);
     let writes = |run| created(run, Phase::operator_writes_per_pod, where_writes_went);
@@ -120,7 +120,7 @@ pub(crate) fn budgets(report: &Report) -> Vec<Verdict> {
     let memory = memory_line(&report.growth);
     let memory_at = |pods| memory.as_ref().map(|line| (line.at(pods), line.to_string()));
     let statuses = [a, b].into_iter().filter_map(clique_statuses);
-    let mut verdicts = vec![
+    let mut results = vec![
         count("writes per pod until Ready, shape a", Unit::Writes, 6.0, writes(a)),
         count("writes per pod until Ready, shape b", Unit::Writes, 3.2, writes(b)),
         count(
@@ -131,8 +131,13 @@ pub(crate) fn budgets(report: &Report) -> Vec<Verdict> {
         ),
         at_most("first gang Ready while all are deployed", Unit::Seconds, 1.5, first_gang(a)),
         count("writes for a change without meaning", Unit::Whole, 1.0, no_op(a)),
-        at_most("scaled to zero, against the floor", Unit::Times, TEARDOWN, gone(Step::ToZero)),
-        at_most("deleted, against the floor", Unit::Times, TEARDOWN, gone(Step::Delete)),
+        at_most(
+            "scaled to zero, against the floor",
+            Unit::Times,
+            TEARDOWN_RATIO,
+            gone(Step::ToZero),
+        ),
+        at_most("deleted, against the floor", Unit::Times, TEARDOWN_RATIO, gone(Step::Delete)),
         count("writes while idle, lease left out", Unit::Whole, 0.0, idle(report)),
         at_most(
             "operator CPU per pod deployed",
@@ -155,14 +160,14 @@ pub(crate) fn budgets(report: &Report) -> Vec<Verdict> {
         at_most("operator CPU per pod of others", Unit::CpuMilliseconds, 0.05, foreign(report)),
         at_most("10 pods created and ungated, median", Unit::Milliseconds, 500.0, latency(report)),
     ];
-    verdicts.extend(growth(&report.growth, memory.as_ref()));
-    // Budgets of parts that a deployment does not use.
-    verdicts.extend([
+    results.extend(growth(&report.growth, memory.as_ref()));
+    // Budgets of components that a deployment does not use.
+    results.extend([
         at_most("placement of a gang of 1,000 pods", Unit::Milliseconds, 1.0, None),
         at_most("verdict on a gang that cannot fit", Unit::Seconds, 1.0, None),
         at_most("sandbox start to ready", Unit::Seconds, 1.0, None),
     ]);
-    verdicts
+    results
 }
 
 /// The first run of a shape with one of these limits, in their order.
@@ -211,7 +216,7 @@ fn gone(report: &Report, run: &Run, step: Step) -> Measured {
     Some((took / floor.max(0.001), why))
 }
 
-/// The worst of all idle times.
+/// The worst of all idle phases.
 fn idle(report: &Report) -> Measured {
     let phases = report.runs.iter().flat_map(|run| &run.phases);
     phases
@@ -235,8 +240,8 @@ fn latency(report: &Report) -> Measured {
 
 // === growth ===
 
-/// Whether sizes cost the same per pod, and memory grows along a line.
-fn growth(runs: &[Run], memory: Option<&Line>) -> Vec<Verdict> {
+/// Whether all sizes cost the same per pod, and memory grows linearly.
+fn growth(runs: &[Run], memory: Option<&Line>) -> Vec<BudgetResult> {
     let spread = |figure: fn(&Phase) -> f64| {
         let created = runs.iter().filter_map(|run| run.phase(Step::Create));
         let mean = |run: &Run| run.mean(Step::Create, |phase| Some(figure(phase)));
@@ -254,13 +259,13 @@ fn growth(runs: &[Run], memory: Option<&Line>) -> Vec<Verdict> {
         count(
             "writes per pod, largest size to smallest",
             Unit::Times,
-            SAME,
+            MAX_COST_RATIO,
             spread(Phase::operator_writes_per_pod),
         ),
         at_most(
             "operator CPU per pod, largest to smallest",
             Unit::Times,
-            SAME,
+            MAX_COST_RATIO,
             spread(Phase::operator_cpu_per_pod),
         ),
         at_most("memory off a line through the sizes", Unit::Percent, 20.0, bend),
@@ -272,7 +277,7 @@ fn growth(runs: &[Run], memory: Option<&Line>) -> Vec<Verdict> {
 struct Line {
     base: f64,
     per_pod: f64,
-    /// How far the sizes in between are off, at most, as a part of what the line says.
+    /// The largest deviation of the sizes in between, relative to the line.
     bend: f64,
 }
 
@@ -356,22 +361,22 @@ pub(crate) fn where_cpu_went(phase: &Phase) -> String {
 
 // === reference ===
 
-/// What another operator took for the same on the same kind of machine, and the goal against it.
+/// Times of another operator on the same kind of machine, and our goal relative to them.
 struct Reference {
     what: &'static str,
     limits: Limits,
     step: Step,
     ours: fn(&Phase) -> Option<f64>,
-    /// Seconds, from and to.
+    /// Range in seconds.
     theirs: (f64, f64),
     goal: Goal,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Goal {
-    /// So many times faster.
+    /// This many times faster.
     Times(f64),
-    /// At most so many seconds.
+    /// At most this many seconds.
     Seconds(f64),
 }
 
@@ -418,18 +423,18 @@ const REFERENCES: [Reference; 5] = [
     },
 ];
 
-/// The reference next to shape a.
-pub(crate) fn reference(report: &Report) -> Vec<Verdict> {
-    let verdict = |reference: &Reference| {
+/// Compares shape a with the reference.
+pub(crate) fn reference(report: &Report) -> Vec<BudgetResult> {
+    let result = |reference: &Reference| {
         let phase = run(report, Shape::A, &[reference.limits])
             .filter(|run| run.pods() == REFERENCE_PODS)
             .and_then(|run| run.phase(reference.step));
         compare(reference, phase)
     };
-    REFERENCES.iter().map(verdict).collect()
+    REFERENCES.iter().map(result).collect()
 }
 
-fn compare(reference: &Reference, phase: Option<&Phase>) -> Verdict {
+fn compare(reference: &Reference, phase: Option<&Phase>) -> BudgetResult {
     let (from, to) = reference.theirs;
     let theirs = if from < to { format!("{from:.0}–{to:.0} s") } else { format!("{to:.0} s") };
     let goal = match reference.goal {
@@ -440,7 +445,7 @@ fn compare(reference: &Reference, phase: Option<&Phase>) -> Verdict {
     let Some((phase, ours)) = ours else {
         let budget = format!("{theirs}, {goal}");
         let what = reference.what.to_owned();
-        return Verdict {
+        return BudgetResult {
             what,
             budget,
             figure: None,
@@ -458,7 +463,7 @@ fn compare(reference: &Reference, phase: Option<&Phase>) -> Verdict {
     };
     let times =
         if from < to { format!("{least:.1}–{most:.1} ×") } else { format!("{least:.1} ×") };
-    Verdict {
+    BudgetResult {
         what: reference.what.to_owned(),
         budget: format!("{theirs}, {goal}"),
         figure: Some(format!("{ours:.2} s, {times}")),
@@ -475,22 +480,22 @@ mod tests {
     use super::super::report::{Floor, Latency, Seconds};
     use super::*;
 
-    fn find<'a>(verdicts: &'a [Verdict], what: &str) -> &'a Verdict {
-        verdicts.iter().find(|verdict| verdict.what.starts_with(what)).unwrap()
+    fn find<'a>(results: &'a [BudgetResult], what: &str) -> &'a BudgetResult {
+        results.iter().find(|result| result.what.starts_with(what)).unwrap()
     }
 
     #[test]
-    fn nothing_measured_is_nothing_promised() {
+    fn budgets_without_measurements_are_marked_as_such() {
         let report = Report::default();
-        let verdicts = [budgets(&report), reference(&report)].concat();
-        assert_eq!(verdicts.len(), 24);
-        for verdict in verdicts {
-            assert_eq!((verdict.mark, verdict.figure), (Mark::NotMeasured, None));
+        let results = [budgets(&report), reference(&report)].concat();
+        assert_eq!(results.len(), 24);
+        for result in results {
+            assert_eq!((result.mark, result.figure), (Mark::NotMeasured, None));
         }
     }
 
     #[test]
-    fn a_budget_is_met_at_its_limit_and_missed_beyond_it() {
+    fn a_budget_is_met_at_its_limit_and_missed_above_it() {
         let report = |writes| Report {
             runs: vec![run_of(Limits::Raised, vec![phase(Step::Create, writes, 1400)])],
             ..Report::default()
@@ -506,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_fails_for_each_count_beyond_its_budget_and_for_nothing_else() {
+    fn the_check_fails_only_for_counts_above_their_budget() {
         let report =
             |phases| Report { runs: vec![run_of(Limits::Raised, phases)], ..Report::default() };
         let check = |report: &Report| check_counts(&budgets(report));
@@ -535,8 +540,8 @@ mod tests {
     }
 
     #[test]
-    fn a_teardown_is_held_against_the_floor_of_the_same_run() {
-        let verdict = |seconds: f64, floors: Vec<Floor>| {
+    fn a_teardown_is_compared_with_the_floor_of_the_same_run() {
+        let result = |seconds: f64, floors: Vec<Floor>| {
             let mut phase = phase(Step::Delete, 0, 0);
             let (pods_gone, all_gone) = (Some(1.0), Some(seconds));
             phase.seconds = Seconds { pods_gone, all_gone, ..Seconds::default() };
@@ -544,23 +549,23 @@ mod tests {
             find(&budgets(&Report { runs, floors, ..Report::default() }), "deleted").clone()
         };
         let floor = || vec![Floor { limits: Limits::Default, replicas: 500, seconds: 10.0 }];
-        assert_eq!(verdict(12.0, floor()).mark, Mark::Met);
-        let missed = verdict(13.0, floor());
+        assert_eq!(result(12.0, floor()).mark, Mark::Met);
+        let missed = result(13.0, floor());
         assert_eq!((missed.mark, missed.figure.as_deref()), (Mark::Missed, Some("1.30 ×")));
-        assert_eq!(verdict(1.0, Vec::new()).mark, Mark::NotMeasured);
+        assert_eq!(result(1.0, Vec::new()).mark, Mark::NotMeasured);
     }
 
     #[test]
-    fn the_worst_idle_time_counts() {
+    fn the_worst_idle_phase_counts() {
         let phases = vec![phase(Step::IdleEmpty, 0, 0), phase(Step::IdleFull, 2, 0)];
         let report = Report { runs: vec![run_of(Limits::Raised, phases)], ..Report::default() };
-        let verdicts = budgets(&report);
-        let idle = find(&verdicts, "writes while idle");
+        let results = budgets(&report);
+        let idle = find(&results, "writes while idle");
         assert_eq!((idle.mark, idle.figure.as_deref()), (Mark::Missed, Some("2")));
     }
 
     #[test]
-    fn the_middle_of_the_single_sets_counts() {
+    fn the_median_of_the_single_sets_counts() {
         let gates_lifted_ms = vec![900.0, 400.0, 500.0];
         let latency = Latency { pods: 10, gates_lifted_ms, ready_ms: Vec::new() };
         let report = Report { latency: Some(latency), ..Report::default() };
@@ -575,29 +580,29 @@ mod tests {
     }
 
     #[test]
-    fn cost_may_grow_with_the_work_and_not_faster() {
+    fn cost_per_pod_must_not_grow_with_the_size() {
         let even = [sized(200, 1200, 12), sized(1000, 5600, 20), sized(4000, 22000, 50)];
         let line = memory_line(&even).unwrap();
         assert_eq!((line.base, line.per_pod, line.bend), (10.0, 0.01, 0.0));
         assert!((line.at(10_000.0) - 110.0).abs() < 1e-9);
-        let verdicts = growth(&even, Some(&line));
-        assert!(verdicts.iter().all(|verdict| verdict.mark == Mark::Met), "{verdicts:?}");
+        let results = growth(&even, Some(&line));
+        assert!(results.iter().all(|result| result.mark == Mark::Met), "{results:?}");
 
         let mut twice = sized(200, 1000, 12);
         twice.phases.extend(sized(200, 1400, 12).phases);
-        let verdicts = growth(&[twice, sized(1000, 6000, 20)], None);
-        assert_eq!(verdicts[0].figure.as_deref(), Some("1.00 ×"), "the mean counts");
+        let results = growth(&[twice, sized(1000, 6000, 20)], None);
+        assert_eq!(results[0].figure.as_deref(), Some("1.00 ×"), "the mean counts");
 
         let uneven = [sized(200, 1000, 12), sized(1000, 6100, 30), sized(4000, 24000, 50)];
-        let verdicts = growth(&uneven, memory_line(&uneven).as_ref());
-        let marks: Vec<Mark> = verdicts.iter().map(|verdict| verdict.mark).collect();
+        let results = growth(&uneven, memory_line(&uneven).as_ref());
+        let marks: Vec<Mark> = results.iter().map(|result| result.mark).collect();
         assert_eq!(marks, [Mark::Missed, Mark::Met, Mark::Missed]);
-        assert_eq!(verdicts[0].why, "5.00 with 200 pods, 6.10 with 1000 pods, 6.00 with 4000 pods");
+        assert_eq!(results[0].why, "5.00 with 200 pods, 6.10 with 1000 pods, 6.00 with 4000 pods");
         assert!(memory_line(&even[..1]).is_none());
     }
 
     #[test]
-    fn a_reference_that_is_a_range_can_be_met_in_part() {
+    fn a_reference_range_can_be_met_partly() {
         let mark = |created: f64| {
             let mut phase = phase(Step::Create, 0, 0);
             phase.seconds = Seconds { created: Some(created), ..Seconds::default() };
@@ -610,19 +615,19 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_run_is_not_held_against_the_reference() {
+    fn only_a_run_of_the_reference_size_is_compared_with_it() {
         let mut phase = phase(Step::Create, 0, 0);
         phase.seconds.created = Some(0.1);
         let mut small = run_of(Limits::Raised, vec![phase]);
-        let verdicts =
+        let results =
             |run: &Run| reference(&Report { runs: vec![run.clone()], ..Report::default() });
-        assert_eq!(verdicts(&small)[0].mark, Mark::Met);
+        assert_eq!(results(&small)[0].mark, Mark::Met);
         small.replicas = 2;
-        assert_eq!(verdicts(&small)[0].mark, Mark::NotMeasured);
+        assert_eq!(results(&small)[0].mark, Mark::NotMeasured);
     }
 
     #[test]
-    fn the_machine_is_shared_out_whole() {
+    fn cpu_shares_add_up_to_the_machine() {
         let text = where_cpu_went(&phase(Step::Create, 0, 1000));
         assert_eq!(text, "machine: idle 80 %, etcd 15 %, grove-operator 5 %, others 0 %");
     }

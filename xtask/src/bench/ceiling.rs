@@ -1,7 +1,7 @@
-//! What the API server can do at most on this machine, for others to be compared with.
+//! The maximum write rate of the API server on this machine, for comparison.
 //!
-//! Pods are created, bound to a node that nobody plays and deleted, by clients that do nothing else.
-//! No controller takes part, so this is the price of storing alone.
+//! Clients that do nothing else create pods, bind them to a node that does not exist and delete them. No
+//! controller takes part, so this is the cost of storing alone.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use xtask::cluster::{Connection, Connector};
 use xtask::poll::Stopwatch;
 
-/// Pods and clients of a whole measurement.
+/// Pods and clients of one measurement.
 pub(crate) const PODS: u32 = 2000;
 pub(super) const CLIENTS: usize = 32;
 
@@ -21,7 +21,7 @@ pub(crate) struct Rates {
     pub(crate) created: f64,
     pub(crate) bound: f64,
     pub(crate) deleted: f64,
-    /// All three kinds of writes over the whole time.
+    /// All three kinds of writes over the total time.
     pub(crate) writes: f64,
 }
 
@@ -38,7 +38,7 @@ impl Rates {
     }
 }
 
-/// Measures, in a namespace that has its service account.
+/// Measures in a namespace that has its service account.
 pub(crate) fn measure(connector: &Connector, namespace: &str) -> Result<Rates> {
     let connect = |_| connector.connect();
     let mut clients: Vec<Connection> = (0..CLIENTS).map(connect).collect::<Result<_>>()?;
@@ -48,7 +48,7 @@ pub(crate) fn measure(connector: &Connector, namespace: &str) -> Result<Rates> {
     let create = timed(&mut clients, &numbers, |client, number| {
         let pod = json!({
             "metadata": { "name": format!("pod-{number}"), "labels": { "app": "ceiling" } },
-            // Nobody schedules for this name.
+            // No scheduler has this name.
             "spec": { "schedulerName": "nobody", "containers": [container] },
         });
         client.expect("POST", &pods, Some(&pod.to_string())).map(drop)
@@ -70,7 +70,7 @@ pub(crate) fn measure(connector: &Connector, namespace: &str) -> Result<Rates> {
     Ok(Rates::from_seconds(PODS, [create, bind, delete]))
 }
 
-/// Seconds until the clients together have done something for every one.
+/// Seconds until the clients have processed all items.
 fn timed<T: Sync>(
     clients: &mut [Connection],
     all: &[T],
@@ -81,7 +81,7 @@ fn timed<T: Sync>(
     Ok(watch.elapsed().as_secs_f64())
 }
 
-/// Shares all out among the clients, which act at the same time.
+/// Distributes the items among the clients, which work concurrently.
 pub(super) fn each<T: Sync>(
     clients: &mut [Connection],
     all: &[T],
@@ -109,9 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_come_from_each_stage_and_from_the_whole() {
+    fn rates_are_per_stage_and_in_total() {
         let rates = Rates::from_seconds(2000, [4.0, 2.0, 2.0]);
-        let whole = Rates { created: 500.0, bound: 1000.0, deleted: 1000.0, writes: 750.0 };
-        assert_eq!(rates, whole);
+        let total = Rates { created: 500.0, bound: 1000.0, deleted: 1000.0, writes: 750.0 };
+        assert_eq!(rates, total);
     }
 }

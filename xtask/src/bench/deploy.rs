@@ -1,8 +1,8 @@
-//! `cargo xtask bench deploy`: sets are deployed, scaled and deleted, and every step is measured.
+//! `cargo xtask bench deploy`: deploys, scales and deletes sets, and measures every step.
 //!
-//! The operator runs as a process of its own, under its installed role and configuration, on a real
-//! control plane with 100 simulated nodes. Progress goes to standard error, tables to standard
-//! output, everything to a JSON file on request.
+//! The operator runs as a separate process with its installed role and configuration, on a real control plane
+//! with 100 simulated nodes. Progress goes to standard error, tables to standard output, all figures to a
+//! JSON file on request.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,11 +22,10 @@ use super::{budgets, ceiling, render};
 use crate::generate::workspace_root;
 use crate::operator::Profile;
 
-/// A size is measured until so many replicas were deployed: what small ones cost is little in all, and
-/// single figures of it say nothing.
-const ENOUGH: u32 = 500;
-/// Single sets of which the median is taken.
-const SINGLES: u32 = 15;
+/// Replicas to deploy per size, in several runs if needed: single figures of small sizes vary too much.
+const MIN_REPLICAS: u32 = 500;
+/// Number of single sets for the median.
+const SINGLE_SETS: u32 = 15;
 const SET: &str = "bench";
 
 #[derive(Debug, Args)]
@@ -40,10 +39,10 @@ pub(crate) struct DeployArguments {
     /// Client limits of the controller manager; with both, a, b and floor are measured twice.
     #[arg(long, value_enum, default_value_t = LimitsChoice::Both)]
     controller_manager_limits: LimitsChoice,
-    /// Seconds of doing nothing, in shape a.
+    /// Seconds of each idle phase, in shape a.
     #[arg(long, default_value_t = 60)]
     idle: u64,
-    /// Whether the operator protects what it manages; it does not as installed.
+    /// Whether the authorizer protects managed objects; off as installed.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
     authorizer: bool,
     /// How the operator and the benchmark are compiled.
@@ -65,11 +64,11 @@ enum Part {
     B,
     /// Shape a with 100 (five times), 500 and 2,000 replicas: does the cost per pod stay the same?
     Scale,
-    /// Single sets of 10 pods: how soon are their gates lifted?
+    /// Single sets of 10 pods: how soon are their gates removed?
     Latency,
     /// 2,000 pods created, bound and deleted by 32 clients: what can the API server do at most?
     Ceiling,
-    /// All below shape a deleted by 32 clients, without operator: how soon can it be gone at all?
+    /// All objects of shape a deleted by 32 clients, without operator: what is the minimum time?
     Floor,
     /// All of these.
     All,
@@ -77,22 +76,22 @@ enum Part {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LimitsChoice {
-    /// So high that nobody waits for them.
+    /// So high that no client waits for them.
     Raised,
-    /// What Kubernetes ships with.
+    /// The defaults of Kubernetes.
     Default,
     /// One after the other.
     Both,
 }
 
 impl DeployArguments {
-    fn wants(&self, part: Part) -> bool {
+    fn includes(&self, part: Part) -> bool {
         self.parts.iter().any(|&one| one == part || one == Part::All)
     }
 
-    /// Which limits to measure with: the rest is measured with the first.
+    /// The limits to measure with; only some parts are measured with all of them.
     fn limits(&self) -> Vec<Limits> {
-        let twice = [Part::A, Part::B, Part::Floor].into_iter().any(|part| self.wants(part));
+        let twice = [Part::A, Part::B, Part::Floor].into_iter().any(|part| self.includes(part));
         match self.controller_manager_limits {
             LimitsChoice::Both if twice => vec![Limits::Raised, Limits::Default],
             LimitsChoice::Raised | LimitsChoice::Both => vec![Limits::Raised],
@@ -135,8 +134,8 @@ pub(crate) fn run(arguments: &DeployArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The benchmark decodes every change of every pod on the machine that it measures: it is compiled
-/// like the operator and runs in place of this program.
+/// The benchmark decodes every change of every pod on the machine that it measures, so it is compiled like
+/// the operator and runs in place of this program.
 pub(super) fn build(root: &Path, profile: Profile) -> Result<()> {
     let optimized = profile == Profile::Dist;
     say(if optimized { "building grove as for images" } else { "building grove" });
@@ -170,22 +169,22 @@ impl Bench<'_> {
                 format!("a control plane with {nodes} nodes, client limits {}", limits.word());
             say(&format!("starting {plane}"));
             let world = World::start(limits, self.arguments.authorizer)?;
-            if first && self.arguments.wants(Part::Ceiling) {
+            if first && self.arguments.includes(Part::Ceiling) {
                 report.ceiling = Some(self.ceiling(&world)?);
             }
-            if first && self.arguments.wants(Part::Latency) {
+            if first && self.arguments.includes(Part::Latency) {
                 report.latency = Some(self.latency(&world)?);
             }
-            if self.arguments.wants(Part::A) {
+            if self.arguments.includes(Part::A) {
                 report.runs.push(self.cycle(&world, limits, Shape::A, 500)?);
             }
-            if self.arguments.wants(Part::Floor) {
+            if self.arguments.includes(Part::Floor) {
                 report.floors.push(self.floor(&world, limits)?);
             }
-            if self.arguments.wants(Part::B) {
+            if self.arguments.includes(Part::B) {
                 report.runs.push(self.cycle(&world, limits, Shape::B, 50)?);
             }
-            if first && self.arguments.wants(Part::Scale) {
+            if first && self.arguments.includes(Part::Scale) {
                 for replicas in self.arguments.sizes() {
                     report.growth.push(self.up_and_down(&world, limits, replicas)?);
                 }
@@ -231,7 +230,7 @@ impl Bench<'_> {
         say("single sets of 10 pods");
         let mut stage = world.operate(&self.program)?;
         let (shape, mut gates_lifted_ms, mut ready_ms) = (Shape::Ten, Vec::new(), Vec::new());
-        for _ in 0..SINGLES {
+        for _ in 0..SINGLE_SETS {
             let (start, marks) =
                 stage.reach(shape.goal(Some(1)), |set| set.create(shape, SET, 1))?;
             let passed = |mark: Option<Duration>| {
@@ -247,7 +246,7 @@ impl Bench<'_> {
         Ok(Latency { pods: shape.pods(), gates_lifted_ms, ready_ms })
     }
 
-    /// The whole life of a set.
+    /// Deploys, scales and deletes a set.
     fn cycle(&self, world: &World, limits: Limits, shape: Shape, default: u32) -> Result<Run> {
         let replicas = self.arguments.replicas(default);
         let mut run = Run { shape, replicas, limits, phases: Vec::new() };
@@ -255,16 +254,16 @@ impl Bench<'_> {
         let idle = Duration::from_secs(if shape == Shape::A { self.arguments.idle } else { 0 });
         let half = replicas / 2;
         let mut stage = world.operate(&self.program)?;
-        let mut life = Life { stage: &mut stage, shape, run: &mut run, replicas: None };
-        life.step(Step::Create, Some(replicas))?;
-        life.step(Step::Halve, Some(half))?;
-        life.step(Step::Double, Some(replicas))?;
-        life.step(Step::ToZero, Some(0))?;
-        life.idle(Step::IdleEmpty, idle)?;
-        life.step(Step::FromZero, Some(replicas))?;
-        life.idle(Step::IdleFull, idle)?;
-        life.step(Step::NoOp, Some(replicas))?;
-        life.step(Step::Delete, None)?;
+        let mut set_run = SetRun { stage: &mut stage, shape, run: &mut run, replicas: None };
+        set_run.step(Step::Create, Some(replicas))?;
+        set_run.step(Step::Halve, Some(half))?;
+        set_run.step(Step::Double, Some(replicas))?;
+        set_run.step(Step::ToZero, Some(0))?;
+        set_run.idle(Step::IdleEmpty, idle)?;
+        set_run.step(Step::FromZero, Some(replicas))?;
+        set_run.idle(Step::IdleFull, idle)?;
+        set_run.step(Step::NoOp, Some(replicas))?;
+        set_run.step(Step::Delete, None)?;
         stage.end()?;
         Ok(run)
     }
@@ -274,27 +273,27 @@ impl Bench<'_> {
         let mut run = Run { shape, replicas, limits, phases: Vec::new() };
         say(&run.title());
         let mut stage = world.operate(&self.program)?;
-        let mut life = Life { stage: &mut stage, shape, run: &mut run, replicas: None };
-        for _ in 0..ENOUGH.div_ceil(replicas) {
-            life.step(Step::Create, Some(replicas))?;
-            life.step(Step::Delete, None)?;
+        let mut set_run = SetRun { stage: &mut stage, shape, run: &mut run, replicas: None };
+        for _ in 0..MIN_REPLICAS.div_ceil(replicas) {
+            set_run.step(Step::Create, Some(replicas))?;
+            set_run.step(Step::Delete, None)?;
         }
         stage.end()?;
         Ok(run)
     }
 }
 
-/// One set on its way.
-struct Life<'a, 'w> {
+/// A set during its run.
+struct SetRun<'a, 'w> {
     stage: &'a mut Stage<'w>,
     shape: Shape,
     run: &'a mut Run,
-    /// As many as there are now, if there is a set.
+    /// Current number of replicas; none without a set.
     replicas: Option<u32>,
 }
 
-impl Life<'_, '_> {
-    /// Goes from as many replicas as there are to others, or to no set at all.
+impl SetRun<'_, '_> {
+    /// Scales from the current number of replicas to another one, or deletes the set.
     fn step(&mut self, step: Step, to: Option<u32>) -> Result<()> {
         let shape = self.shape;
         let plan = self.plan(step, to, Duration::ZERO);
@@ -309,7 +308,7 @@ impl Life<'_, '_> {
         Ok(())
     }
 
-    /// Does nothing for a while.
+    /// Measures an idle phase.
     fn idle(&mut self, step: Step, time: Duration) -> Result<()> {
         if time > Duration::ZERO {
             let plan = self.plan(step, self.replicas, time);
@@ -358,10 +357,10 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_everything_is_measured() {
+    fn without_arguments_all_parts_are_measured() {
         let all = arguments(&[]);
         for part in [Part::A, Part::B, Part::Scale, Part::Latency, Part::Ceiling, Part::Floor] {
-            assert!(all.wants(part), "{part:?}");
+            assert!(all.includes(part), "{part:?}");
         }
         assert_eq!(all.limits(), [Limits::Raised, Limits::Default]);
         assert_eq!((all.replicas(500), all.sizes()), (500, vec![100, 500, 2000]));
@@ -370,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn a_part_alone_is_measured_once_unless_limits_matter_to_it() {
+    fn a_single_part_is_measured_once_unless_limits_affect_it() {
         let latency = arguments(&["--shape", "latency,ceiling"]);
-        assert!(latency.wants(Part::Ceiling) && !latency.wants(Part::A));
+        assert!(latency.includes(Part::Ceiling) && !latency.includes(Part::A));
         assert_eq!(latency.limits(), [Limits::Raised]);
         let limits = ["--controller-manager-limits", "default", "--shape", "scale"];
         assert_eq!(arguments(&limits).limits(), [Limits::Default]);

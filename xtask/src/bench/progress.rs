@@ -1,13 +1,13 @@
-//! How far a deployment is, from the changes that watches report.
+//! The progress of a deployment, from watch events.
 //!
-//! Pure: changes go in with the time they were seen, and the times at which the goal was reached,
-//! step by step, come out. A step that is undone again (a pod comes and goes) does not count.
+//! Pure: takes changes with the time of their observation and returns the time at which each step was
+//! reached. A step that is undone (a pod that is deleted again) does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// What is counted besides pods.
+/// Kinds that are counted besides pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Set,
@@ -44,25 +44,25 @@ impl Kind {
     }
 }
 
-/// Something that a watch reported.
+/// A change that a watch reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     Pod { name: String, state: Option<Pod> },
     Object { kind: Kind, name: String, deleted: bool },
 }
 
-/// A pod, as far as it matters here.
+/// The fields of a pod that are needed here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pod {
-    /// The base gang it is in; members of other gangs have none.
+    /// The base gang of the pod; none for pods of scaled gangs.
     pub(crate) base_gang: Option<String>,
-    /// Held back from the scheduler.
+    /// Whether the pod has our gate.
     pub(crate) gated: bool,
-    /// Ready and staying.
+    /// Ready and not terminating.
     pub(crate) ready: bool,
 }
 
-/// What is to be reached.
+/// The state to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Goal {
     /// Pods, all of them ready.
@@ -73,29 +73,29 @@ pub(crate) struct Goal {
     pub(crate) objects: BTreeMap<Kind, u32>,
 }
 
-/// Since when each step has been reached.
+/// When each step was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Marks {
-    /// One gang got all its pods ready.
+    /// All pods of one base gang are ready.
     pub(crate) first_gang: Option<Duration>,
-    /// As many pods exist as should.
+    /// All pods exist.
     pub(crate) pods: Option<Duration>,
-    /// As many have no gate.
+    /// All gates are removed.
     pub(crate) ungated: Option<Duration>,
-    /// As many are ready.
+    /// All pods are ready.
     pub(crate) ready: Option<Duration>,
-    /// Everything is as it should be.
+    /// The goal is reached.
     pub(crate) all: Option<Duration>,
 }
 
-/// The state of a namespace, and the way to a goal.
+/// The state of a namespace, and the steps to a goal.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pods: BTreeMap<String, Pod>,
     objects: BTreeMap<Kind, BTreeSet<String>>,
     ungated: u32,
     ready: u32,
-    /// The lowest number of ready pods on this way.
+    /// The lowest number of ready pods since the goal was set.
     fewest_ready: u32,
     ready_of_gang: BTreeMap<String, u32>,
     goal: Goal,
@@ -103,7 +103,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Sets out for a goal.
+    /// Sets a goal.
     pub(crate) fn begin(&mut self, goal: Goal, at: Duration) {
         self.goal = goal;
         self.marks = Marks::default();
@@ -111,7 +111,7 @@ impl Progress {
         self.mark(at);
     }
 
-    /// Takes in a change that was seen at `at`.
+    /// Records a change that was observed at `at`.
     pub(crate) fn observe(&mut self, at: Duration, change: Change) {
         match change {
             Change::Pod { name, state } => self.replace_pod(&name, state, at),
@@ -133,7 +133,7 @@ impl Progress {
         self.fewest_ready
     }
 
-    /// The steps so far.
+    /// The steps reached so far.
     pub(crate) fn marks(&self) -> Marks {
         self.marks
     }
@@ -197,7 +197,7 @@ impl Progress {
     }
 }
 
-/// What is there and what should be.
+/// Actual and expected numbers.
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let goal = self.goal.pods;
@@ -228,7 +228,7 @@ mod tests {
         Change::Pod { name: name.to_owned(), state: Some(state) }
     }
 
-    fn gone(name: &str) -> Change {
+    fn deleted(name: &str) -> Change {
         Change::Pod { name: name.to_owned(), state: None }
     }
 
@@ -277,14 +277,14 @@ mod tests {
         progress.begin(goal(2, 0), at(0));
         progress.observe(at(1), pod("a", None, false, true));
         progress.observe(at(2), pod("b", None, false, true));
-        progress.observe(at(3), gone("a"));
+        progress.observe(at(3), deleted("a"));
         assert_eq!(progress.marks().ready, None);
         progress.observe(at(4), pod("c", None, false, true));
         assert_eq!(progress.marks().ready, Some(at(4)));
     }
 
     #[test]
-    fn the_first_gang_is_one_that_became_ready_on_this_way() {
+    fn the_first_gang_became_ready_after_the_goal_was_set() {
         let mut progress = Progress::default();
         progress.begin(goal(2, 0), at(0));
         progress.observe(at(1), pod("a", Some("g0"), false, true));
@@ -297,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn on_the_way_down_everything_must_be_gone() {
+    fn a_teardown_ends_when_all_objects_are_deleted() {
         let mut progress = Progress::default();
         progress.begin(goal(1, 1), at(0));
         progress.observe(at(1), gang("g0", false));
         progress.observe(at(2), pod("a", None, false, true));
         progress.begin(goal(0, 0), at(3));
         assert_eq!(progress.marks(), Marks::default());
-        progress.observe(at(4), gone("a"));
+        progress.observe(at(4), deleted("a"));
         assert_eq!((progress.marks().pods, progress.marks().all), (Some(at(4)), None));
         assert_eq!(progress.to_string(), "0 of 0 pods, 0 ungated, 0 ready, 1 of 0 gangs");
         progress.observe(at(5), gang("g0", true));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_is_met_already_is_met_at_once() {
+    fn a_goal_that_is_already_reached_is_reached_at_once() {
         let mut progress = Progress::default();
         progress.begin(goal(0, 0), at(6));
         assert_eq!(progress.marks().all, Some(at(6)));

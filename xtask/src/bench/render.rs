@@ -1,19 +1,19 @@
-//! A report as text: one table per question.
+//! Prints a report as text: one table per question.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::budgets::{Mark, Verdict, where_cpu_went};
+use super::budgets::{BudgetResult, Mark, where_cpu_went};
 use super::report::{
     Ceiling, Latency, OPERATOR, Phase, Report, Run, Seconds, Setting, Step, median, number,
 };
 use crate::table::align;
 
-/// Times are doubtful when others used more of the machine than this.
-const DOUBTFUL: f64 = 0.15;
+/// Times are unreliable when other processes used more of the machine than this.
+const MAX_SHARE_OF_OTHERS: f64 = 0.15;
 const NONE: &str = "–";
 
-/// Everything, ending with the budgets.
+/// The whole report; the budgets come last.
 pub(crate) fn text(report: &Report) -> String {
     let mut text = setting(&report.setting);
     for run in &report.runs {
@@ -35,8 +35,8 @@ pub(crate) fn text(report: &Report) -> String {
     if !report.floors.is_empty() {
         section(&mut text, "Floor of the teardown, shape a", &floors(report));
     }
-    section(&mut text, "Budgets", &verdicts("BUDGET", &report.budgets));
-    section(&mut text, "Reference", &verdicts("THEIRS AND GOAL", &report.reference));
+    section(&mut text, "Budgets", &results("BUDGET", &report.budgets));
+    section(&mut text, "Reference", &results("THEIRS AND GOAL", &report.reference));
     section(&mut text, "", &doubts(report));
     text
 }
@@ -103,8 +103,7 @@ fn phases(run: &Run, ceiling: Option<&Ceiling>) -> String {
     align(&rows)
 }
 
-/// Writes of everybody per second until the last pod is ready or gone, against what the API server
-/// can do.
+/// Writes of all clients per second until the last pod is ready or deleted, relative to the ceiling.
 fn share(phase: &Phase, ceiling: &Ceiling) -> Option<f64> {
     let seconds = phase.seconds.ready.or(phase.seconds.all_gone)?;
     let writes = f64::from(phase.writes.accepted(|_| true));
@@ -119,8 +118,7 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-/// By user and resource, and each user's sum, in which leases do not count: they are written by
-/// the clock.
+/// By user and resource, and the sum of each user. Sums exclude leases, which are written periodically.
 fn writes(phase: &Phase) -> String {
     let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
     for (kind, count) in phase.writes.iter() {
@@ -232,7 +230,7 @@ fn rates(ceiling: &Ceiling) -> String {
     ])
 }
 
-/// The operator next to clients that do nothing else.
+/// The operator compared with clients that do nothing else.
 fn floors(report: &Report) -> String {
     let heading = ["CLIENT LIMITS", "REPLICAS", "CLIENTS", "OPERATOR", "RATIO"];
     let mut rows = vec![heading.map(str::to_owned)];
@@ -251,10 +249,10 @@ fn floors(report: &Report) -> String {
     align(&rows)
 }
 
-fn verdicts(limit: &str, verdicts: &[Verdict]) -> String {
+fn results(limit: &str, results: &[BudgetResult]) -> String {
     let mut rows = vec![["", "WHAT", limit, "MEASURED", "WHY"].map(str::to_owned)];
-    rows.extend(verdicts.iter().map(|verdict| {
-        let mark = match verdict.mark {
+    rows.extend(results.iter().map(|result| {
+        let mark = match result.mark {
             Mark::Met => "ok",
             Mark::Partly => "partly",
             Mark::Missed => "MISSED",
@@ -262,21 +260,21 @@ fn verdicts(limit: &str, verdicts: &[Verdict]) -> String {
         };
         [
             mark.to_owned(),
-            verdict.what.clone(),
-            verdict.budget.clone(),
-            verdict.figure.clone().unwrap_or_else(|| "not measured".to_owned()),
-            verdict.why.clone(),
+            result.what.clone(),
+            result.budget.clone(),
+            result.figure.clone().unwrap_or_else(|| "not measured".to_owned()),
+            result.why.clone(),
         ]
     }));
     align(&rows)
 }
 
-/// Steps whose times say more about others than about us, one line per run.
+/// Steps whose times are unreliable, one line per run.
 fn doubts(report: &Report) -> String {
     let line = |run: &Run| {
         let timed = run.phases.iter().filter(|phase| phase.seconds != Seconds::default());
         let doubtful: Vec<String> = timed
-            .filter(|phase| phase.machine_ms.share_of_others() > DOUBTFUL)
+            .filter(|phase| phase.machine_ms.share_of_others() > MAX_SHARE_OF_OTHERS)
             .map(|phase| {
                 format!("{} ({})", phase.name, percent(phase.machine_ms.share_of_others()))
             })
@@ -287,7 +285,10 @@ fn doubts(report: &Report) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    format!("Do not trust these times: others used too much of the machine.\n{}", lines.join("\n"))
+    format!(
+        "Do not trust these times: other processes used too much of the machine.\n{}",
+        lines.join("\n")
+    )
 }
 
 #[cfg(test)]
@@ -320,7 +321,7 @@ mod tests {
         report
     }
 
-    /// The cells of the line that begins like this.
+    /// The cells of the line that begins with `start`.
     fn cells(text: &str, start: &str) -> Vec<String> {
         let line = text.lines().find(|line| line.starts_with(start)).unwrap();
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
@@ -360,8 +361,8 @@ mod tests {
         report.floors[0].limits = Limits::Default;
         let delete = &mut report.runs[0].phases[1].seconds;
         (delete.pods_gone, delete.all_gone) = (Some(11.0), Some(12.0));
-        let verdicts = budgets::budgets(&report);
-        let deleted = verdicts.iter().find(|one| one.what.starts_with("deleted")).unwrap();
+        let results = budgets::budgets(&report);
+        let deleted = results.iter().find(|one| one.what.starts_with("deleted")).unwrap();
         let floor = "12.0 s, clients that only delete the same take 4.0 s;";
         assert!(deleted.why.starts_with(floor), "{}", deleted.why);
     }
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_pointed_out_where_times_were_taken() {
+    fn a_busy_machine_is_reported_with_the_affected_steps() {
         let doubts = doubts(&report());
         assert!(doubts.starts_with("Do not trust"), "{doubts}");
         assert!(doubts.ends_with("client limits raised: 500 → deleted (50 %)"), "{doubts}");

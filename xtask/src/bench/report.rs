@@ -1,4 +1,4 @@
-//! What was measured, as data: printed as tables by [`super::render`], and written as JSON.
+//! The measurements as data: [`super::render`] prints them, and they are written as JSON.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::audit::{Kind, Writes};
-use super::budgets::Verdict;
+use super::budgets::BudgetResult;
 use super::ceiling::Rates;
 use super::progress::Marks;
 use super::shape::Shape;
@@ -15,7 +15,7 @@ use super::usage::{Cpu, Memory};
 /// The operator's user and process.
 pub(crate) const OPERATOR: &str = "grove-operator";
 
-/// Everything.
+/// A complete report.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) setting: Setting,
@@ -25,15 +25,15 @@ pub(crate) struct Report {
     pub(crate) growth: Vec<Run>,
     pub(crate) latency: Option<Latency>,
     pub(crate) ceiling: Option<Ceiling>,
-    /// With each of the limits.
+    /// One per limit.
     pub(crate) floors: Vec<Floor>,
     /// Budgets next to the figures.
-    pub(crate) budgets: Vec<Verdict>,
+    pub(crate) budgets: Vec<BudgetResult>,
     /// The reference next to the figures.
-    pub(crate) reference: Vec<Verdict>,
+    pub(crate) reference: Vec<BudgetResult>,
 }
 
-/// What it was measured on.
+/// The machine.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Setting {
     pub(crate) kubernetes: String,
@@ -48,14 +48,14 @@ pub(crate) struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limits {
-    /// So high that nobody waits for them.
+    /// So high that no client waits for them.
     Raised,
-    /// What Kubernetes ships with.
+    /// The defaults of Kubernetes.
     Default,
 }
 
 impl Limits {
-    /// Those that let the operator go as fast as it can come first.
+    /// Raised limits first: with them only the operator's speed counts.
     pub(crate) const BOTH: [Self; 2] = [Self::Raised, Self::Default];
 
     pub(crate) fn word(self) -> &'static str {
@@ -66,7 +66,7 @@ impl Limits {
     }
 }
 
-/// One set, from nothing to nothing.
+/// One set, from creation to deletion.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Run {
     pub(crate) shape: Shape,
@@ -75,47 +75,47 @@ pub(crate) struct Run {
     pub(crate) phases: Vec<Phase>,
 }
 
-/// What is done in a phase.
+/// Action of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
     /// The set is created.
     Create,
-    /// Half of the replicas go.
+    /// Half of the replicas are removed.
     Halve,
-    /// They come back.
+    /// They are added again.
     Double,
-    /// All replicas go, the set stays.
+    /// All replicas are removed, the set stays.
     ToZero,
-    /// Nothing happens, without replicas.
+    /// Idle, without replicas.
     IdleEmpty,
-    /// All replicas come back.
+    /// All replicas are added again.
     FromZero,
-    /// Nothing happens, with all replicas.
+    /// Idle, with all replicas.
     IdleFull,
-    /// The set is touched without meaning.
+    /// The set changes without consequence.
     NoOp,
     /// The set is deleted.
     Delete,
 }
 
-/// One step and what it took.
+/// One step and its cost.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Phase {
     pub(crate) step: Step,
     pub(crate) name: String,
-    /// Pods that come or go; for steps without any, those that are there.
+    /// Pods added or removed; in other steps, existing pods.
     pub(crate) pods: u32,
     pub(crate) seconds: Seconds,
     pub(crate) writes: Writes,
-    /// What the machine did until the goal was reached.
+    /// CPU time of the machine until the goal was reached.
     pub(crate) machine_ms: Cpu,
-    /// What the operator used until it rested again.
+    /// CPU time of the operator until it was idle again.
     pub(crate) operator_cpu_ms: u64,
     pub(crate) memory_kib: Memory,
 }
 
-/// When things were seen, in seconds since the request was sent.
+/// When each state was observed, in seconds since the request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct Seconds {
     pub(crate) first_gang_ready: Option<f64>,
@@ -123,12 +123,12 @@ pub(crate) struct Seconds {
     pub(crate) gates_lifted: Option<f64>,
     pub(crate) ready: Option<f64>,
     pub(crate) pods_gone: Option<f64>,
-    /// Also cliques, groups, gangs, services and, if it goes, the set.
+    /// Also cliques, groups, gangs, services and, in a deletion, the set.
     pub(crate) all_gone: Option<f64>,
 }
 
 impl Seconds {
-    /// What the marks mean for a step that adds pods.
+    /// Times of a step that adds pods.
     pub(crate) fn up(start: Duration, marks: &Marks) -> Self {
         Self {
             first_gang_ready: since(start, marks.first_gang),
@@ -139,7 +139,7 @@ impl Seconds {
         }
     }
 
-    /// What they mean for a step that removes pods.
+    /// Times of a step that removes pods.
     pub(crate) fn down(start: Duration, marks: &Marks) -> Self {
         let (pods_gone, all_gone) = (since(start, marks.pods), since(start, marks.all));
         Self { pods_gone, all_gone, ..Self::default() }
@@ -151,7 +151,7 @@ fn since(start: Duration, mark: Option<Duration>) -> Option<f64> {
 }
 
 impl Run {
-    /// Pods when all replicas are up.
+    /// Number of pods of all replicas.
     pub(crate) fn pods(&self) -> u32 {
         self.replicas * self.shape.pods()
     }
@@ -160,7 +160,7 @@ impl Run {
         self.phases.iter().find(|phase| phase.step == step)
     }
 
-    /// The mean over all times that a step was taken.
+    /// The mean over all runs of a step.
     pub(crate) fn mean(&self, step: Step, figure: impl Fn(&Phase) -> Option<f64>) -> Option<f64> {
         let phases = self.phases.iter().filter(|phase| phase.step == step);
         let figures: Vec<f64> = phases.filter_map(figure).collect();
@@ -180,12 +180,12 @@ impl Run {
     }
 }
 
-/// Whether a write changes something: leases say no more than that somebody is there.
+/// Whether a write counts: leases do not.
 pub(crate) fn of_anybody(kind: &Kind) -> bool {
     kind.resource != "leases"
 }
 
-/// Whether a write is the operator's, its lease left out.
+/// Whether the operator made the write, leases excluded.
 pub(crate) fn of_operator(kind: &Kind) -> bool {
     kind.user == OPERATOR && of_anybody(kind)
 }
@@ -196,7 +196,7 @@ impl Phase {
         self.per_pod(f64::from(self.writes.accepted(of_operator)))
     }
 
-    /// Accepted writes of everybody per pod, leases left out.
+    /// Accepted writes of all users per pod, leases excluded.
     pub(crate) fn all_writes_per_pod(&self) -> f64 {
         self.per_pod(f64::from(self.writes.accepted(of_anybody)))
     }
@@ -219,12 +219,12 @@ impl Phase {
     }
 }
 
-/// Milliseconds and the like as a number to calculate with.
+/// Converts a count for calculations.
 pub(crate) fn number(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// How long single sets take, one after another on an idle cluster.
+/// Times of single sets, one after another on an idle cluster.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Latency {
     /// Pods of each set.
@@ -233,7 +233,7 @@ pub(crate) struct Latency {
     pub(crate) ready_ms: Vec<f64>,
 }
 
-/// What the API server can do at most, and what it costs the operator to have nothing to do with it.
+/// Maximum rates of the API server, and the operator's CPU time for pods of other owners meanwhile.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Ceiling {
     pub(crate) pods: u32,
@@ -241,7 +241,7 @@ pub(crate) struct Ceiling {
     pub(crate) machine_ms: Cpu,
 }
 
-/// How soon clients that do nothing else have deleted everything below a set of shape a.
+/// The minimum time in which clients delete all objects of a set of shape a.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Floor {
     pub(crate) limits: Limits,
@@ -250,7 +250,7 @@ pub(crate) struct Floor {
 }
 
 impl Report {
-    /// What the teardown of a run is to be compared with.
+    /// The floor to compare a run with.
     pub(crate) fn floor(&self, run: &Run) -> Option<&Floor> {
         self.floors
             .iter()
@@ -259,7 +259,7 @@ impl Report {
     }
 }
 
-/// The middle value, or the lower of the two.
+/// The median; of two middle values the lower one.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

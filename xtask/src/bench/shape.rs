@@ -1,4 +1,4 @@
-//! The sets that are deployed, and what becomes of them.
+//! The sets to deploy, and the expected state of each.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::progress::{Goal, Kind};
 
-/// A kind of PodCliqueSet.
+/// A shape of PodCliqueSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// What is there when `replicas` of it are up; without the set, nothing is.
+    /// The expected state with `replicas`; without a set, no objects.
     pub(crate) fn goal(self, replicas: Option<u32>) -> Goal {
         let (groups, gangs) = match self {
             Self::A | Self::Ten | Self::Pair => (0, 1),
@@ -58,7 +58,7 @@ impl Shape {
         Goal { pods: count * self.pods(), base_gang: self.base_gang(), objects }
     }
 
-    /// Pods of the gang that a replica cannot do without.
+    /// Pods of the base gang of a replica.
     fn base_gang(self) -> u32 {
         match self {
             Self::A => 2,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_has_as_many_pods_and_cliques_as_its_manifest_says() {
+    fn pods_and_cliques_of_a_replica_match_its_manifest() {
         for shape in [Shape::A, Shape::B, Shape::Ten, Shape::Pair] {
             let counts = (u64::from(shape.pods()), u64::from(shape.cliques()));
             assert_eq!(counts, counted(shape), "{shape:?}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_grows_with_the_replicas_and_nothing_stays_without_the_set() {
+    fn a_goal_grows_with_the_replicas_and_is_empty_without_the_set() {
         let goal = Shape::B.goal(Some(50));
         assert_eq!(goal.pods, 1000);
         let counts: Vec<u32> = goal.objects.into_values().collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask bench update`: what it costs to give a running set another template.
+//! `cargo xtask bench update`: measures the update of a running set.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -42,7 +42,7 @@ struct Report {
     writes_per_pod: f64,
     operator_cpu_ms_per_pod: f64,
     fewest_ready: u32,
-    /// One pod of each clique of one replica may be missing.
+    /// The minimum of ready pods: one pod of each clique of one replica may be missing.
     floor: u32,
 }
 

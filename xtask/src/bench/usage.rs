@@ -1,4 +1,4 @@
-//! CPU and memory of processes, and of the machine, as the kernel counts them.
+//! CPU and memory of processes and of the machine, from the kernel's counters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use super::report::number;
 /// Memory of a process, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Memory {
-    /// Most that was resident since [`forget_peak`].
+    /// Maximum resident memory since [`forget_peak`].
     pub(crate) peak: u32,
-    /// Resident now.
+    /// Resident memory.
     pub(crate) resident: u32,
-    /// Of that, pages of the program file, which the kernel may drop.
+    /// Pages of the program file in resident memory, which the kernel may drop.
     pub(crate) file: u32,
 }
 
@@ -39,9 +39,9 @@ struct Machine {
 pub(crate) struct Cpu {
     /// By process.
     pub(crate) processes: BTreeMap<String, u64>,
-    /// Used by processes that have nothing to do with the benchmark, and by the kernel itself.
+    /// CPU time of the kernel and of processes outside the benchmark.
     pub(crate) others: u64,
-    /// What all cores together could have given.
+    /// CPU time that all cores offered.
     pub(crate) capacity: u64,
 }
 
@@ -51,7 +51,7 @@ impl Cpu {
         self.processes.get(process).copied().unwrap_or_default()
     }
 
-    /// Part of the machine that others used, from 0 to 1.
+    /// Share of the machine that other processes used, from 0 to 1.
     pub(crate) fn share_of_others(&self) -> f64 {
         number(self.others) / number(self.capacity.max(1))
     }
@@ -71,7 +71,7 @@ impl Reading {
         Ok(Self { processes, machine })
     }
 
-    /// What was used since `before`.
+    /// CPU time since `before`.
     pub(crate) fn since(&self, before: &Self) -> Cpu {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let used = |name: &str| before.processes.get(name).copied().unwrap_or_default();
@@ -96,13 +96,13 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
     parse_memory(&text).with_context(|| format!("unknown {path}"))
 }
 
-/// Lets the peak of a process start again from what is resident now.
+/// Resets the peak of a process to its resident memory.
 pub(crate) fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
 }
 
-/// The program name in the second field may hold anything, so fields count from its last bracket.
+/// The program name in the second field may contain anything, so fields count from its last bracket.
 fn parse_process(stat: &str) -> Option<Duration> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -110,7 +110,7 @@ fn parse_process(stat: &str) -> Option<Duration> {
     Some(ticks(user + system))
 }
 
-/// Time that the host took away counts as busy: nobody here could use it.
+/// Stolen time counts as busy: no process here could use it.
 fn parse_machine(stat: &str) -> Option<Machine> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Vec<u64> =
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_process_of_ours_used_was_used_by_others() {
+    fn cpu_time_outside_our_processes_belongs_to_others() {
         let reading = |own: u64, busy: u64, total: u64| Reading {
             processes: [("etcd".to_owned(), Duration::from_millis(own))].into(),
             machine: Machine {

@@ -1,8 +1,8 @@
-//! Watches of everything that a deployment makes, merged into one stream of changes.
+//! Watches all kinds that a deployment creates and merges their changes.
 //!
-//! One thread per kind reads lines and notes the time. Objects are asked for whole: that is the form
-//! the operator's own watches have, which the API server encodes once for all who want it. A server
-//! with much to do ends watches now and then; they go on where they ended.
+//! One thread per kind reads lines and records the time. The watches request complete objects, as those of
+//! the operator do, so that the API server encodes each change once. A busy server ends watches now and then;
+//! they resume.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -16,15 +16,15 @@ use xtask::poll::Stopwatch;
 
 use super::progress::{Change, Kind, Pod};
 
-/// A change and when it was seen, or why there will be no more.
-type Seen = Result<(Duration, Change)>;
+/// A change and the time of its observation, or why the watch ended.
+type Observed = Result<(Duration, Change)>;
 
-/// Starts watching a namespace; every watch has begun on return.
+/// Watches a namespace; all watches have started on return.
 pub(crate) fn start(
     connector: &Connector,
     namespace: &str,
     clock: Stopwatch,
-) -> Result<Receiver<Seen>> {
+) -> Result<Receiver<Observed>> {
     let (changes, seen) = mpsc::channel();
     let watch = |path: String| Watch { connector: connector.clone(), path, clock };
     watch(format!("/api/v1/namespaces/{namespace}/pods")).start(changes.clone(), pod_change)?;
@@ -35,7 +35,7 @@ pub(crate) fn start(
     Ok(seen)
 }
 
-/// A change and the version that it led to.
+/// A change and its resourceVersion.
 type Decoded = Result<(Change, String)>;
 
 /// The watch of one kind.
@@ -46,10 +46,10 @@ struct Watch {
 }
 
 impl Watch {
-    /// Begins, and sends on what is said until nobody listens.
+    /// Starts the watch and sends changes until the receiver is dropped.
     fn start(
         self,
-        changes: Sender<Seen>,
+        changes: Sender<Observed>,
         decode: impl Fn(&str) -> Decoded + Send + 'static,
     ) -> Result<()> {
         let mut lines = self.lines("")?;
@@ -58,7 +58,7 @@ impl Watch {
             loop {
                 for line in lines {
                     let at = self.clock.elapsed();
-                    // A line that was cut off is sent again by the next watch.
+                    // The next watch repeats an incomplete line.
                     let Ok(line) = line else { break };
                     let change = decode(&line).map(|(change, now)| {
                         version = now;
@@ -71,7 +71,7 @@ impl Watch {
                 match self.lines(&version) {
                     Ok(again) => lines = again,
                     Err(error) => {
-                        let _ = changes.send(Err(error.context("a watch ended for good")));
+                        let _ = changes.send(Err(error.context("a watch cannot be resumed")));
                         return;
                     }
                 }
@@ -80,7 +80,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What happens after `version`; without one, also what is there already.
+    /// Changes after `version`; without one, all objects first.
     fn lines(&self, version: &str) -> Result<Lines> {
         let path = format!("{}?watch=true&resourceVersion={version}", self.path);
         self.connector.connect()?.lines(&path)
@@ -147,7 +147,7 @@ struct RawCondition {
 
 fn decode<'a, T: Deserialize<'a>>(line: &'a str) -> Result<(bool, T)> {
     let event: Event<T> = serde_json::from_str(line)
-        .with_context(|| format!("a watch said something that is no change: {line}"))?;
+        .with_context(|| format!("cannot decode a watch event: {line}"))?;
     Ok((event.kind == "DELETED", event.object))
 }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_read_from_its_gate_to_its_end() {
+    fn a_pod_is_decoded_in_every_state() {
         let gang = Some("g".to_owned());
         let new = state(pod("ADDED", |_| {}));
         assert_eq!(new, Pod { base_gang: gang.clone(), gated: true, ready: false });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_come_and_go_by_name() {
+    fn other_objects_are_counted_by_name() {
         let object = json!({"metadata": {"name": "g", "resourceVersion": "8"}, "spec": {}});
         let line = json!({"type": "DELETED", "object": object});
         let change = Change::Object { kind: Kind::Gang, name: "g".to_owned(), deleted: true };

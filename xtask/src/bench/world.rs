@@ -1,4 +1,4 @@
-//! A control plane with nodes and an operator under its own role, and the steps taken on it.
+//! A control plane with nodes and an operator with its own role, and the measured steps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,17 +23,17 @@ use crate::operator::{Launch, Operator};
 pub(crate) const FLEET: Fleet = Fleet { zones: 1, blocks: 4, racks: 5, hosts: 5, gpus: 8 };
 /// Namespace of everything that is deployed.
 const NAMESPACE: &str = "bench";
-/// Namespace of the pods of the ceiling.
+/// Namespace of the ceiling's pods.
 pub(crate) const OTHER_NAMESPACE: &str = "other";
 const OPERATOR_NAMESPACE: &str = "grove-system";
 const RBAC: &str = include_str!("../../../deploy/operator/rbac.yaml");
 const CONFIGURATION: &str = include_str!("../../../deploy/operator/configuration.yaml");
-/// No write for so long means that all is done.
-const QUIET: Duration = Duration::from_secs(2);
-/// No step takes so long, whatever is wrong.
-const LIMIT: Duration = Duration::from_secs(900);
-/// How often to see whether the operator still runs while nothing changes.
-const LOOK: Duration = Duration::from_secs(1);
+/// The cluster is idle after this time without a write.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
+/// Maximum time of a step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(900);
+/// How often to check that the operator still runs while nothing changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 const OUTSIDE: &str = include_str!("../../../deploy/outside/rbac.yaml");
 
@@ -42,7 +42,7 @@ pub(crate) struct World {
     cluster: Cluster,
     /// For the user that deploys and watches.
     pub(crate) connector: Connector,
-    /// For clients that do what the operator would: its webhooks need not be asked about them.
+    /// For clients that act as the operator, which its webhooks do not review.
     stand_in: Connector,
     operator: User,
     configuration: String,
@@ -50,7 +50,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts one.
+    /// Starts a control plane with nodes.
     pub(crate) fn start(limits: Limits, authorizer: bool) -> Result<Self> {
         let cluster = Cluster::start(Options {
             audit: true,
@@ -65,8 +65,8 @@ impl World {
         for manifests in [RBAC, OUTSIDE] {
             cluster.kubectl_with_stdin(&["apply", "-f", "-"], manifests)?;
         }
-        // As installed, it shows the token of its account: checking one certificate per request would
-        // be a sixteenth of the API server's work.
+        // With the token of its account, as installed: verifying a certificate per request would be a
+        // sixteenth of the API server's work.
         let operator = cluster.service_account(OPERATOR_NAMESPACE, OPERATOR)?;
         let connector = cluster.connector(&cluster.user("bench", &["system:masters"])?)?;
         let stand_in = cluster.user(operator.name(), &["system:masters"])?;
@@ -84,12 +84,12 @@ impl World {
         self.cluster.kubectl(&["create", "namespace", name])?;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         let mut connection = self.connector.connect()?;
-        poll::until(LIMIT, "the namespace has a service account", || {
+        poll::until(STEP_TIMEOUT, "the namespace has a service account", || {
             Ok((connection.request("GET", &account, None)?.status == 200).then_some(()))
         })
     }
 
-    /// A fresh operator, which has done everything once and rests.
+    /// Starts an operator and waits until it is idle.
     pub(crate) fn operate(&self, program: &Path) -> Result<Stage<'_>> {
         let launch = Launch {
             program,
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// The configuration inside the installed `ConfigMap`, without its head.
+/// The configuration in the installed `ConfigMap`.
 fn configuration(installed: &str, authorizer: bool) -> Result<String> {
     let (_, document) = installed
         .split_once("config.yaml: |\n")
@@ -137,13 +137,13 @@ fn configuration(installed: &str, authorizer: bool) -> Result<String> {
     let (on, chosen) =
         ("authorizer:\n  enabled: false", format!("authorizer:\n  enabled: {authorizer}"));
     let text = settings.join("\n");
-    ensure!(text.contains(on), "the installed configuration has no authorizer to choose: {text}");
+    ensure!(text.contains(on), "the installed configuration has no authorizer setting: {text}");
     Ok(text.replace(on, &chosen))
 }
 
-/// An operator at work.
+/// A running operator.
 pub(crate) struct Stage<'a> {
-    /// Until it is stopped.
+    /// None after it was stopped.
     operator: Option<Operator>,
     pid: u32,
     changes: Receiver<Result<(Duration, Change)>>,
@@ -153,27 +153,27 @@ pub(crate) struct Stage<'a> {
     world: &'a World,
 }
 
-/// What a step is to bring about.
+/// The goal of a step.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) step: Step,
     pub(crate) name: String,
-    /// Pods that figures are divided by.
+    /// Pods that figures refer to.
     pub(crate) pods: u32,
     pub(crate) goal: Goal,
-    /// Time to look on after the goal is reached.
+    /// Time to observe after the goal is reached.
     pub(crate) linger: Duration,
 }
 
 impl Stage<'_> {
-    /// Takes a step and measures it until the cluster rests.
+    /// Executes a step and measures until the cluster is idle.
     pub(crate) fn take(
         &mut self,
         plan: Plan,
         act: impl FnOnce(&mut Sets) -> Result<()>,
     ) -> Result<Phase> {
         usage::forget_peak(self.pid)?;
-        // What was written between two steps belongs to neither.
+        // Writes between two steps belong to neither.
         self.audit.read()?;
         let before = Reading::take(&self.pids)?;
         let (start, marks) =
@@ -197,30 +197,29 @@ impl Stage<'_> {
         })
     }
 
-    /// Acts and waits until the goal is reached; returns when it began and when each part of it was
-    /// reached.
+    /// Acts and waits until the goal is reached; returns the start and the time of each mark.
     pub(crate) fn reach(
         &mut self,
         goal: Goal,
         act: impl FnOnce(&mut Sets) -> Result<()>,
     ) -> Result<(Duration, Marks)> {
         self.watch_for(Duration::ZERO)?;
-        // A new one each time: the server closes those that are idle for long.
+        // A new connection each time: the server closes idle ones.
         let mut sets = Sets(self.world.connector.connect()?);
         let start = self.world.clock.elapsed();
         self.progress.begin(goal, start);
         act(&mut sets)?;
         while self.progress.marks().all.is_none() {
-            self.see(LOOK)?;
+            self.record_next(CHECK_INTERVAL)?;
             let waited = self.world.clock.elapsed().saturating_sub(start);
-            if waited > LIMIT {
+            if waited > STEP_TIMEOUT {
                 bail!("gave up after {} s: {}", waited.as_secs(), self.progress);
             }
         }
         Ok((start, self.progress.marks()))
     }
 
-    /// Gives a set another template and measures until everything has it.
+    /// Changes the template of a set and measures until all pods are up to date.
     pub(crate) fn update(&mut self, shape: Shape, name: &str, replicas: u32) -> Result<Updated> {
         self.audit.read()?;
         let before = Reading::take(&self.pids)?;
@@ -229,15 +228,15 @@ impl Stage<'_> {
         let start = self.world.clock.elapsed();
         self.progress.begin(shape.goal(Some(replicas)), start);
         sets.update(shape, name)?;
-        let mut look = Stopwatch::start();
+        let mut checked = Stopwatch::start();
         loop {
-            self.see(Duration::from_millis(50))?;
+            self.record_next(Duration::from_millis(50))?;
             let waited = self.world.clock.elapsed().saturating_sub(start);
-            if waited > LIMIT {
+            if waited > STEP_TIMEOUT {
                 bail!("gave up on the update after {} s: {}", waited.as_secs(), self.progress);
             }
-            if look.elapsed() > Duration::from_millis(100) {
-                look = Stopwatch::start();
+            if checked.elapsed() > Duration::from_millis(100) {
+                checked = Stopwatch::start();
                 if sets.is_updated(name)? {
                     break;
                 }
@@ -251,16 +250,16 @@ impl Stage<'_> {
         Ok(Updated { took, fewest_ready, writes: writes.accepted(of_operator), cpu_ms: cpu })
     }
 
-    /// Takes in what the watches report for a while.
+    /// Records the changes of some time.
     fn watch_for(&mut self, time: Duration) -> Result<()> {
         let watch = Stopwatch::start();
-        while self.see(time.saturating_sub(watch.elapsed()))? || watch.elapsed() < time {}
+        while self.record_next(time.saturating_sub(watch.elapsed()))? || watch.elapsed() < time {}
         Ok(())
     }
 
-    /// Takes in the next change, if there is one in time.
-    fn see(&mut self, patience: Duration) -> Result<bool> {
-        match self.changes.recv_timeout(patience) {
+    /// Records the next change, if one arrives within `timeout`.
+    fn record_next(&mut self, timeout: Duration) -> Result<bool> {
+        match self.changes.recv_timeout(timeout) {
             Ok(change) => {
                 let (at, change) = change?;
                 self.progress.observe(at, change);
@@ -274,30 +273,30 @@ impl Stage<'_> {
         }
     }
 
-    /// Waits until nobody writes any more, and returns what was written since the last look. With its
-    /// default limits the controller manager is late: what it has left to do would slow down the next step.
+    /// Waits until no client writes, and returns the writes since the last reading. With its default limits
+    /// the controller manager is late, and its remaining work would slow down the next step.
     pub(crate) fn settle(&mut self) -> Result<Writes> {
         let mut writes = Writes::default();
         let mut quiet = Stopwatch::start();
-        poll::until(LIMIT, "nobody writes any more", || {
+        poll::until(STEP_TIMEOUT, "no client writes", || {
             let new = self.audit.read()?;
             if new.sent(of_anybody) > 0 {
                 quiet = Stopwatch::start();
             }
             writes.merge(new);
-            Ok((quiet.elapsed() > QUIET).then_some(()))
+            Ok((quiet.elapsed() > IDLE_AFTER).then_some(()))
         })?;
         Ok(writes)
     }
 
-    /// What the machine does while somebody else acts.
+    /// CPU time of the machine while `act` runs.
     pub(crate) fn meanwhile<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<(T, Cpu)> {
         let before = Reading::take(&self.pids)?;
         let done = act()?;
         Ok((done, Reading::take(&self.pids)?.since(&before)))
     }
 
-    /// Ends the operator in order, so that the next one need not wait for its lease.
+    /// Stops the operator in order, so that the next one need not wait for its lease.
     pub(crate) fn end(mut self) -> Result<()> {
         self.stop()
     }
@@ -306,23 +305,23 @@ impl Stage<'_> {
         self.operator.take().map_or(Ok(()), Operator::stop)
     }
 
-    /// Stops the operator and has what it made for a set deleted by others in its place; seconds until
-    /// all of that is gone. The set waits for the next operator to let it go.
+    /// Stops the operator and lets clients delete the children of a set in its place; returns the seconds
+    /// until they are deleted. The finalizer of the set stays until the next operator.
     pub(crate) fn delete_without_operator(mut self, shape: Shape, name: &str) -> Result<f64> {
         self.stop()?;
         let stand_in = &self.world.stand_in;
         let inventory = Inventory::take(stand_in, NAMESPACE)?;
         let (start, marks) = self.reach(shape.goal(Some(0)), |_| inventory.delete(stand_in))?;
         Sets(self.world.connector.connect()?).delete(name)?;
-        Seconds::down(start, &marks).all_gone.context("everything is gone")
+        Seconds::down(start, &marks).all_gone.context("all objects are deleted")
     }
 }
 
-/// What an update took.
+/// Cost of an update.
 pub(crate) struct Updated {
     pub(crate) took: Duration,
     pub(crate) fewest_ready: u32,
-    /// Of the operator.
+    /// Writes of the operator.
     pub(crate) writes: u32,
     pub(crate) cpu_ms: u64,
 }
@@ -349,7 +348,7 @@ impl Sets {
         self.patch(name, &json!({ "spec": { "template": { "cliques": cliques } } }))
     }
 
-    /// Whether an update was begun and has ended.
+    /// Whether an update has started and ended.
     fn is_updated(&mut self, name: &str) -> Result<bool> {
         let path = format!("{}/{name}", Kind::Set.path(NAMESPACE));
         let set = self.0.expect("GET", &path, None)?;
@@ -357,7 +356,7 @@ impl Sets {
         Ok(!set["status"]["updateProgress"]["updateEndedAt"].is_null())
     }
 
-    /// Asks for a reconcile that has nothing to do.
+    /// Triggers a reconcile without consequence.
     pub(crate) fn touch(&mut self, name: &str) -> Result<()> {
         let annotations = json!({ "grove.io/reconcile-trigger": "bench" });
         self.patch(name, &json!({ "metadata": { "annotations": annotations } }))
@@ -379,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operator_runs_as_it_is_installed_but_for_the_authorizer_on_request() {
+    fn the_operator_runs_with_the_installed_configuration_and_an_optional_authorizer() {
         let installed = configuration(CONFIGURATION, false).unwrap();
         assert!(installed.contains("leaderElection:\n  enabled: true\n"), "{installed}");
         assert!(installed.contains("\nauthorizer:\n  enabled: false"), "{installed}");

@@ -1,7 +1,7 @@
-//! Certificates of one instance: its own authority, one serving certificate, any client.
+//! Certificates of one instance: an authority, one serving certificate, and client certificates.
 //!
-//! Everything is made at start and dies with the instance directory, so nothing expires or
-//! rotates. All servers share the serving certificate: they all listen on loopback.
+//! They are created at the start and removed with the instance directory, so none expires or rotates. All
+//! servers share the serving certificate, because all listen on loopback.
 
 use anyhow::{Context, Result, bail};
 use rcgen::{
@@ -9,9 +9,9 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 
-/// The object identifier of an organisation, spelled out. The certificate library keeps one value
-/// per attribute type and takes this for another type than its own name for it, which is how a
-/// subject gets two organisations.
+/// The object identifier of an organisation, as numbers. The certificate library keeps one value per
+/// attribute type and treats this as another type than its named one, so that a subject can have two
+/// organisations.
 const ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 /// Certificate and key, both as PEM text.
@@ -25,14 +25,14 @@ pub(crate) struct Identity {
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    /// A fresh authority.
+    /// Creates an authority.
     pub(crate) fn generate() -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject("grove-test-authority", &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
-            .context("cannot make a certificate authority")?;
+            .context("cannot create a certificate authority")?;
         Ok(Self(issuer))
     }
 
@@ -48,7 +48,7 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate that makes its bearer `user` in `groups`.
+    /// A client certificate for `user` in `groups`.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(user, groups)?;
@@ -68,7 +68,7 @@ impl Authority {
     }
 }
 
-/// A pair that signs and verifies service account tokens: private key, then public key.
+/// A key pair for service account tokens: private key, then public key.
 pub(crate) fn signing_pair() -> Result<(String, String)> {
     let key = KeyPair::generate()?;
     Ok((key.serialize_pem(), key.public_key_pem()))

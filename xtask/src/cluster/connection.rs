@@ -1,7 +1,7 @@
-//! One connection, many requests; or one request whose answer never ends.
+//! A connection for many requests, or for one request with an endless answer.
 //!
-//! A benchmark that opened a connection per request would measure handshakes. This speaks just
-//! enough HTTP/1.1 to send requests one after another and to follow a watch line by line.
+//! A benchmark with one connection per request would measure handshakes. This implements just enough HTTP/1.1
+//! to send requests one after another and to follow a watch line by line.
 
 use std::io::{self, BufRead, BufReader, Lines as IoLines, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::http::{Answer, Client, Tls};
 
-/// Patience with an answer: longer than the API server has with a request.
+/// Timeout of an answer: longer than the API server's own for a request.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
 /// Opens connections to the API server as one user.
@@ -26,7 +26,7 @@ impl Connector {
         Self { client, port }
     }
 
-    /// Opens one.
+    /// Opens a connection.
     pub fn connect(&self) -> Result<Connection> {
         Ok(Connection(BufReader::new(self.client.stream(self.port)?)))
     }
@@ -36,11 +36,11 @@ impl Connector {
 #[derive(Debug)]
 pub struct Connection(BufReader<Tls>);
 
-/// The lines of an answer that never ends, each as it arrives.
+/// The lines of an endless answer.
 pub type Lines = IoLines<BufReader<Body<BufReader<Tls>>>>;
 
 impl Connection {
-    /// Sends a request and waits for its whole answer, whatever it says.
+    /// Sends a request and returns its complete answer, whatever the status.
     pub fn request(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<Answer> {
         self.begin(method, path, body, Some(TIMEOUT))
             .and_then(|(status, length)| {
@@ -51,7 +51,7 @@ impl Connection {
             .with_context(|| format!("no answer to {method} {path}"))
     }
 
-    /// The same, for requests that must succeed.
+    /// The same, but fails unless the answer is a success.
     pub fn expect(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<String> {
         let answer = self.request(method, path, body)?;
         let fine = (200..300).contains(&answer.status);
@@ -59,7 +59,7 @@ impl Connection {
         Ok(answer.body)
     }
 
-    /// Sends `GET path` and hands out the answer line by line; the watch has begun on return.
+    /// Sends `GET path` and returns the answer line by line; the watch has started on return.
     pub fn lines(mut self, path: &str) -> Result<Lines> {
         let (status, length) = self
             .begin("GET", path, None, None)
@@ -102,19 +102,19 @@ fn head(method: &str, path: &str, body: Option<&str>) -> String {
     )
 }
 
-/// How the end of a body is known.
+/// How the length of a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Length {
-    /// So many bytes are left.
+    /// This many bytes are left.
     Left(u64),
-    /// Chunks that say their own length; so many bytes are left of the current one.
+    /// Chunked; this many bytes are left of the current chunk.
     Chunks(u64),
 }
 
 fn read_head(stream: &mut impl BufRead) -> Result<(u16, Length)> {
     let status = read_line(stream)?;
     let status = status.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let status = status.context("the server speaks no HTTP")?;
+    let status = status.context("the server does not answer in HTTP")?;
     let mut length = Length::Left(0);
     loop {
         let line = read_line(stream)?;
@@ -152,7 +152,7 @@ impl<S: BufRead> Read for Body<S> {
         let count = (&mut self.stream).take(*left).read(buffer)?;
         *left -= count as u64;
         if *left == 0 && count > 0 && matches!(self.length, Length::Chunks(_)) {
-            // Its line end; the last chunk has none left to read.
+            // Reads the line end of the chunk; the last chunk has none.
             read_line(&mut self.stream)?;
         }
         Ok(count)
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_its_head_says() {
+    fn a_body_has_the_length_of_its_header() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 404 Not Found\r\n";
         let (status, body, rest) = answer(text);
         assert_eq!((status, body.as_str()), (200, "{}"));
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_put_together_and_the_next_answer_is_left() {
+    fn chunks_are_joined_and_the_next_answer_is_not_read() {
         let text = "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n\
                     3\r\n{\"a\r\n4;x\r\n\":1}\r\n0\r\n\r\nnext";
         assert_eq!(answer(text), (201, "{\"a\":1}".to_owned(), "next".to_owned()));
     }
 
     #[test]
-    fn lines_come_across_the_borders_of_chunks() {
+    fn a_line_may_span_chunks() {
         let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                     4\r\none\n\r\n2\r\ntw\r\n2\r\no\n\r\n";
         let mut stream = text.as_bytes();

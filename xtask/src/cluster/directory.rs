@@ -1,8 +1,8 @@
-//! Instance directories: one per control plane, gone when it is gone.
+//! Instance directories: one per control plane, removed with it.
 //!
-//! The name of a directory carries the process id and start time of its owner, so anyone can
-//! tell at any moment whether the owner still lives, even after the number was used again.
-//! Owners that end by a signal cannot clean up; the next start does it for them.
+//! The name of a directory contains the process id and start time of its owner, so that every process can
+//! check whether the owner still runs, even after the id was reused. Owners that are killed cannot clean up;
+//! the next start does.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -13,15 +13,15 @@ use anyhow::{Context, Result};
 
 const PREFIX: &str = "grove-cluster";
 const MEMORY: &str = "/dev/shm";
-/// A memory file system smaller than this stays free for others.
-const ROOMY: u64 = 2 << 30;
+/// A smaller memory file system is not used.
+const MIN_FREE_BYTES: u64 = 2 << 30;
 
 /// A directory that is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// A fresh directory owned by this process, readable by nobody else.
+    /// Creates a directory that only this user can read.
     pub(crate) fn create() -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = std::process::id();
@@ -46,7 +46,7 @@ impl Drop for Directory {
     }
 }
 
-/// Process id and start time of the owner, read from the name of its directory.
+/// Process id and start time of the owner, from the name of its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// Process id.
@@ -55,20 +55,20 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner named by a directory, or `None` if it is not one of ours.
+    /// The owner of a directory, or `None` if it is not an instance directory.
     pub fn of(directory: &Path) -> Option<Self> {
         let name = directory.file_name()?.to_str()?;
         let mut fields = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
         Some(Self { pid: fields.next()?.parse().ok()?, started: fields.next()?.parse().ok()? })
     }
 
-    /// Whether the very process that made the directory still runs.
+    /// Whether the process that created the directory still runs.
     pub fn is_alive(self) -> bool {
         start_time(self.pid) == Some(self.started)
     }
 }
 
-/// All instance directories of this machine, dead or alive, in order of their names.
+/// All instance directories of this machine, with or without a running owner, sorted by name.
 pub fn list() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = [PathBuf::from(MEMORY), std::env::temp_dir()]
         .iter()
@@ -81,7 +81,7 @@ pub fn list() -> Vec<PathBuf> {
     found
 }
 
-/// Removes what dead owners left behind.
+/// Removes directories whose owner has ended.
 pub fn sweep() {
     for directory in list() {
         if Owner::of(&directory).is_some_and(|owner| !owner.is_alive()) {
@@ -90,19 +90,19 @@ pub fn sweep() {
     }
 }
 
-/// A memory file system when there is a roomy one: etcd waits for its disk on every write.
+/// A memory file system if one has enough space: etcd waits for its disk on every write.
 fn root() -> PathBuf {
     let roomy = rustix::fs::statvfs(MEMORY)
-        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOMY);
+        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= MIN_FREE_BYTES);
     if roomy { PathBuf::from(MEMORY) } else { std::env::temp_dir() }
 }
 
-/// When a process started, in ticks since boot; `None` for one that is gone or a zombie.
+/// Start time of a process in ticks since boot; `None` if it has ended or is a zombie.
 pub fn start_time(pid: u32) -> Option<u64> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The program name in the second field may hold anything, so fields count from its last bracket.
+/// The program name in the second field may contain anything, so fields count from its last bracket.
 fn parse_stat(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_names_its_living_owner_and_goes_with_it() {
+    fn a_directory_names_its_owner_and_is_removed_on_drop() {
         let directory = Directory::create().unwrap();
         let path = directory.path().to_owned();
         let owner = Owner::of(&path).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_a_dead_owner_is_swept() {
+    fn a_directory_whose_owner_has_ended_is_removed() {
         let pid = std::process::id();
         let before = start_time(pid).unwrap() - 1;
         let path = root().join(format!("{PREFIX}-{pid}-{before}-7"));

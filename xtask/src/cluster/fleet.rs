@@ -1,7 +1,7 @@
 //! Simulated fleets: zones of blocks of racks of hosts, as Node objects.
 //!
-//! Names follow from the position (`z0-b1-r2-h3`), so the same fleet is the same set of nodes
-//! every time. KWOK reports the nodes ready; nothing runs on them.
+//! Names are derived from the position (`z0-b1-r2-h3`), so the same fleet always has the same nodes. KWOK
+//! reports the nodes as ready; nothing runs on them.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -19,12 +19,12 @@ pub const BLOCK_LABEL: &str = "topology.kubernetes.io/block";
 /// Label with the rack of a node.
 pub const RACK_LABEL: &str = "topology.kubernetes.io/rack";
 
-/// Connections used to create nodes: more would only queue in the API server.
+/// Connections that create nodes: more would only queue in the API server.
 const WRITERS: usize = 4;
-/// Nodes are numbered from here: shared address space, which no pod or service uses.
+/// First node address: in the shared address space, which no pod or service uses.
 const FIRST_ADDRESS: u32 = Ipv4Addr::new(100, 64, 0, 1).to_bits();
 
-/// How many of what; each number counts within one of the level above.
+/// The size of a fleet; each number counts within one unit of the level above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fleet {
     /// Zones.
@@ -47,7 +47,7 @@ impl Fleet {
             .fold(1, |product, &number| product * number as usize)
     }
 
-    /// Whether there is no node at all.
+    /// Whether there is no node.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,7 +64,7 @@ impl Fleet {
         positions.zip(FIRST_ADDRESS..).map(move |(position, ip)| node(position, ip, gpus))
     }
 
-    /// Creates every node that is not there yet, over a few connections at a time.
+    /// Creates every missing node, over a few connections.
     pub(super) fn create(&self, client: &Client, port: u16) -> Result<()> {
         let nodes: Vec<String> = self.nodes().map(|node| node.to_string()).collect();
         let share = nodes.len().div_ceil(WRITERS).max(1);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_is_read_from_four_numbers() {
+    fn a_fleet_is_parsed_from_four_numbers() {
         let fleet = "2x2x4x8".parse::<Fleet>().unwrap();
         assert_eq!(fleet, Fleet { zones: 2, blocks: 2, racks: 4, hosts: 8, gpus: 8 });
         for wrong in ["2x2x4", "2x2x4x0", "axbxcxd", "1x1x1x1x1", ""] {

@@ -1,14 +1,13 @@
-//! Feature gates and API versions, per Kubernetes version and choice.
+//! Feature gates and API versions, by Kubernetes version and choice.
 //!
-//! A program stops at start when it is given a gate it does not know, so the table is exact:
-//! 1.37 has merged `GangScheduling` and `WorkloadAwarePreemption` into `GenericWorkload`. Gates
-//! and served versions go together: a scheduler whose gate is on while the API is not served
-//! schedules nothing at all.
+//! A program exits on an unknown gate, so the table is exact: 1.37 has merged `GangScheduling` and
+//! `WorkloadAwarePreemption` into `GenericWorkload`. Gates and served versions belong together: a scheduler
+//! with the gate but without the served API schedules nothing.
 
 use super::options::Gates;
 use crate::tools::Kube;
 
-/// Flags for the programs that know gates.
+/// Flags of the programs that have gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GateFlags {
     /// Gates of kube-apiserver and kube-scheduler.
@@ -19,7 +18,7 @@ pub(crate) struct GateFlags {
     pub(crate) versions: &'static [&'static str],
 }
 
-/// The table.
+/// Returns the flags of a version and choice.
 pub(crate) fn flags(kube: Kube, gates: Gates) -> GateFlags {
     match (kube, gates) {
         (_, Gates::Defaults) => GateFlags { server: &[], controller_manager: &[], versions: &[] },
@@ -47,7 +46,7 @@ pub(crate) fn flags(kube: Kube, gates: Gates) -> GateFlags {
             controller_manager: &["GenericWorkload"],
             versions: &["v1alpha2"],
         },
-        // Everything is alpha in 1.36; gangs alone need these two.
+        // All of it is alpha in 1.36; gangs need only these two.
         (Kube::V1_36, Gates::Cautious) => GateFlags {
             server: &["GenericWorkload", "GangScheduling"],
             controller_manager: &["GenericWorkload"],

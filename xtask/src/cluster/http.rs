@@ -1,7 +1,7 @@
-//! One request, one connection, one answer: enough HTTP to start and feed a control plane.
+//! One connection per request: enough HTTP to start and fill a control plane.
 //!
-//! Speaks HTTP/1.0, so that a server sends the whole body and closes. Only ever talks to
-//! loopback; TLS trusts the instance's own authority and nothing else.
+//! HTTP/1.0, so that a server sends the whole body and closes. Only for loopback; TLS trusts only the
+//! instance's own authority.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -29,12 +29,12 @@ pub struct Answer {
     pub body: String,
 }
 
-/// A client that identifies itself by certificate.
+/// A client with a client certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(Arc<ClientConfig>);
 
 impl Client {
-    /// A client that trusts `authority` and is `identity`.
+    /// A client that trusts `authority` and authenticates as `identity`.
     pub(crate) fn new(authority: &str, identity: &Identity) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
@@ -62,7 +62,7 @@ impl Client {
         exchange(self.stream(port)?, text)
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub(crate) fn stream(&self, port: u16) -> Result<Tls> {
         let name = ServerName::try_from("localhost")?;
         let connection = ClientConnection::new(self.0.clone(), name)?;
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-/// `GET path` from a server of this machine, without TLS.
+/// `GET path` from a server on this machine, without TLS.
 pub fn get_plain(port: u16, path: &str) -> Result<Answer> {
     exchange(connect(port)?, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"))
 }
@@ -103,11 +103,11 @@ fn exchange(mut stream: impl Read + Write, text: &str) -> Result<Answer> {
     stream.flush()?;
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
-        // Servers may close without the TLS farewell; a short body fails to parse by itself.
+        // Servers may close without TLS close_notify; an incomplete body fails to parse.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
         _ => {}
     }
-    parse(&String::from_utf8_lossy(&answer)).context("the server gave no HTTP answer")
+    parse(&String::from_utf8_lossy(&answer)).context("the server did not answer in HTTP")
 }
 
 fn parse(text: &str) -> Option<Answer> {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_and_body_are_found() {
+    fn status_and_body_are_parsed() {
         let answer = parse("HTTP/1.0 201 Created\r\nA: b\r\n\r\n{\"x\": 1}").unwrap();
         assert_eq!(answer, Answer { status: 201, body: "{\"x\": 1}".into() });
         assert_eq!(parse("SSH-2.0-x\r\n\r\n"), None);
@@ -132,15 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_reaches_a_server_whole() {
+    fn a_plain_request_reaches_a_server_completely() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut seen = vec![0; post("/put", "{}").len()];
-            stream.read_exact(&mut seen).unwrap();
+            let mut received = vec![0; post("/put", "{}").len()];
+            stream.read_exact(&mut received).unwrap();
             stream.write_all(b"HTTP/1.0 200 OK\r\n\r\ndone").unwrap();
-            String::from_utf8(seen).unwrap()
+            String::from_utf8(received).unwrap()
         });
         assert_eq!(post_plain(port, "/put", "{}").unwrap().body, "done");
         assert!(server.join().unwrap().ends_with("Content-Length: 2\r\n\r\n{}"));

@@ -1,26 +1,26 @@
-//! Client configuration files.
+//! Kubeconfig files.
 //!
-//! Written as JSON, which every reader of YAML accepts, with certificates as files next to it.
+//! Written as JSON, which every YAML parser accepts, with certificates in files next to it.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Where the parts of a client configuration are.
+/// The contents of a kubeconfig.
 pub(crate) struct Kubeconfig<'a> {
     pub(crate) server: &'a str,
     pub(crate) authority: &'a Path,
     pub(crate) credential: Credential<'a>,
 }
 
-/// How a client says who it is.
+/// How a client authenticates.
 pub(crate) enum Credential<'a> {
     Certificate { certificate: &'a Path, key: &'a Path },
     Token(&'a str),
 }
 
 impl Kubeconfig<'_> {
-    /// The document.
+    /// Returns the document.
     pub(crate) fn to_json(&self) -> Value {
         let user = match self.credential {
             Credential::Certificate { certificate, key } => {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_current_context_leads_to_the_server_and_the_credential() {
+    fn the_current_context_names_the_server_and_the_credential() {
         let config = |credential| {
             let authority = Path::new("/i/ca.crt");
             Kubeconfig { server: "https://127.0.0.1:6443", authority, credential }.to_json()

@@ -1,4 +1,4 @@
-//! What kind of control plane to start.
+//! Options of a control plane.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use crate::tools::{Kube, Part};
 /// Which workload-scheduling features are on; the exact flags are in [`super::gates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Gates {
-    /// Every gate and API version that gang scheduling can make use of.
+    /// Every gate and API version that gang scheduling can use.
     #[default]
     All,
-    /// What a cautious administrator turns on: gangs, and no alpha feature that can be avoided.
+    /// Gang scheduling, with as few alpha features as possible.
     Cautious,
-    /// What Kubernetes ships with: no workload API at all.
+    /// The defaults of Kubernetes: no workload API.
     Defaults,
 }
 
-/// How much of a control plane to start.
+/// Which programs to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Parts {
-    /// etcd and kube-apiserver: objects are stored and validated, nothing acts on them.
+    /// etcd and kube-apiserver: objects are stored and validated, but no controller runs.
     ApiServer,
     /// Also kube-controller-manager, kube-scheduler and KWOK.
     #[default]
@@ -40,17 +40,17 @@ impl Parts {
     }
 }
 
-/// How fast the controller manager may send requests.
+/// Rate limits of the controller manager's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientLimits {
-    /// Higher than this machine is fast: nobody waits for the limit.
+    /// Higher than this machine can reach.
     #[default]
     Raised,
-    /// What Kubernetes ships with: 20 requests per second and controller.
+    /// The defaults of Kubernetes: 20 requests per second and controller.
     Defaults,
 }
 
-/// Everything that can be chosen about an instance.
+/// Options of an instance.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Kubernetes version.
@@ -63,7 +63,7 @@ pub struct Options {
     pub controller_manager_limits: ClientLimits,
     /// Whether the API server logs every write, see [`super::Cluster::audit_log`].
     pub audit: bool,
-    /// More flags for kube-apiserver; they come last and win.
+    /// Additional flags for kube-apiserver; they come last and take precedence.
     pub api_server_flags: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_on_the_command_line_are_read_back() {
+    fn names_on_the_command_line_are_parsed() {
         for gates in [Gates::All, Gates::Cautious, Gates::Defaults] {
             assert_eq!(gates.to_string().parse::<Gates>().unwrap(), gates);
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn the_error_for_an_unknown_name_lists_the_known_ones() {
         let error = "1.35".parse::<Kube>().unwrap_err().to_string();
         assert_eq!(error, "Kubernetes versions are `1.37` and `1.36`");
         assert!("most".parse::<Gates>().is_err());

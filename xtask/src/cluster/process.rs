@@ -1,9 +1,8 @@
-//! Child processes that never outlive us.
+//! Child processes that end with this process.
 //!
-//! The kernel kills a child when its parent ends, however it ends, if the child asks for it;
-//! `setpriv` asks on its behalf. The kernel means the *thread* that started the child, and tests
-//! run in threads of their own, so one keeper thread that lives as long as the process starts
-//! every child.
+//! The kernel can kill a child when its parent ends; `setpriv` requests that for the child. The parent is the
+//! *thread* that started the child, and tests run in short-lived threads, so one keeper thread that lives as
+//! long as the process starts every child.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,14 +16,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::tools::last_lines;
 
-/// Lines of a log worth showing when a program stops.
+/// Lines of a log to show when a program stops.
 const LOG_LINES: usize = 15;
 
 type Request = (Command, Sender<io::Result<Child>>);
 
 static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// A command for `program` that dies with us.
+/// A command for `program` that ends with this process.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
@@ -54,14 +53,14 @@ pub(crate) fn spawn(command: Command) -> Result<Child> {
     }
 }
 
-/// Runs a command made by [`command`] to its end, feeding it `stdin`.
+/// Runs a command made by [`command`] until it ends, with this `stdin`.
 pub(crate) fn run(mut command: Command, stdin: Option<&str>) -> Result<Output> {
     command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(command)?;
     let feeder = stdin.zip(child.stdin.take()).map(|(text, mut pipe)| {
         let text = text.to_owned();
-        // A program that stops reading early says why on its standard error.
+        // A program that stops reading early reports why on its standard error.
         thread::spawn(move || {
             let _ = pipe.write_all(text.as_bytes());
         })
@@ -82,7 +81,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `program` with `args`, appending what it says to `<directory>/<name>.log`.
+    /// Starts `program` with `args` and appends its output to `<directory>/<name>.log`.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -96,7 +95,7 @@ impl Program {
             .open(&log)
             .with_context(|| format!("cannot open {}", log.display()))?;
         let mut command = command(program);
-        // A home of its own: nothing is read from or left in the home of the user.
+        // Its own home directory, so that the user's is neither read nor written.
         command.args(args).current_dir(directory).env("HOME", directory).stdin(Stdio::null());
         command.stdout(file.try_clone()?).stderr(file);
         let child = spawn(command).with_context(|| format!("cannot start {name}"))?;
@@ -108,26 +107,26 @@ impl Program {
         self.child.id()
     }
 
-    /// An error with the end of its log if the program has stopped.
+    /// Returns an error with the end of its log if the program has stopped.
     pub(crate) fn check_running(&mut self) -> Result<()> {
-        match self.child.try_wait().with_context(|| format!("cannot look after {}", self.name))? {
+        match self.child.try_wait().with_context(|| format!("cannot check {}", self.name))? {
             None => Ok(()),
-            Some(status) => bail!("{} stopped: {status}\n{}", self.name, self.last_words()),
+            Some(status) => bail!("{} stopped: {status}\n{}", self.name, self.log_tail()),
         }
     }
 
     /// The end of the log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         last_lines(&String::from_utf8_lossy(&text), LOG_LINES)
     }
 
-    /// Kills the program with the signal that cannot be caught, without waiting for its end.
+    /// Sends SIGKILL without waiting for the end.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
     }
 
-    /// Waits until a killed program is gone.
+    /// Waits until a killed program has ended.
     pub(crate) fn reap(&mut self) {
         let _ = self.child.wait();
     }
@@ -145,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_survives_the_thread_that_asked_for_it() {
-        let mut asked = command(Path::new("cat"));
-        asked.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = thread::spawn(|| spawn(asked).unwrap()).join().unwrap();
+    fn a_child_survives_the_thread_that_requested_it() {
+        let mut cat = command(Path::new("cat"));
+        cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = thread::spawn(|| spawn(cat).unwrap()).join().unwrap();
         child.stdin.take().unwrap().write_all(b"still here").unwrap();
         assert_eq!(child.wait_with_output().unwrap().stdout, b"still here");
     }

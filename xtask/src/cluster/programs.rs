@@ -1,6 +1,6 @@
-//! Command lines of the programs, and how each says that it is ready.
+//! Command lines and health endpoints of the programs.
 //!
-//! Pure text made from paths and ports; [`super::Cluster`] runs it.
+//! Pure text from paths and ports; [`super::Cluster`] runs it.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) struct Ports {
     pub(crate) kwok: u16,
 }
 
-/// What the command lines are made from.
+/// Input of the command lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting<'a> {
     pub(crate) directory: &'a Path,
@@ -32,13 +32,13 @@ pub(crate) const STAGES: &str = include_str!("stages.yaml");
 pub(crate) const AUDIT_LOG: &str = "audit.log";
 pub(crate) const AUDIT_POLICY: &str = "audit-policy.json";
 
-/// Names that kube-scheduler places pods for: its own, and those of schedulers that cannot run here, whose
-/// pods it places one by one.
+/// Scheduler names that kube-scheduler places pods for: its own, and those of schedulers that cannot run
+/// here, whose pods it places one by one.
 const PROFILES: [&str; 5] =
     ["default-scheduler", "kai-scheduler", "volcano", "lpx-scheduler", "crew-scheduler"];
 
 impl Setting<'_> {
-    /// Arguments of a program; kubectl has none of its own.
+    /// Arguments of a program; kubectl has none.
     pub(crate) fn arguments(&self, part: Part) -> Vec<String> {
         match part {
             Part::Etcd => self.etcd(),
@@ -66,8 +66,8 @@ impl Setting<'_> {
         .to_string()
     }
 
-    /// Who wrote what, once per request. Reads leave no trace, or logging would slow down what is to
-    /// be measured, nor do reviews, which are questions sent as writes.
+    /// Logs each write once. Reads are not logged, because logging would slow down the measured requests;
+    /// reviews are not either, because they store nothing.
     pub(crate) fn audit_policy() -> String {
         serde_json::json!({
             "apiVersion": "audit.k8s.io/v1",
@@ -104,8 +104,8 @@ impl Setting<'_> {
 
     fn api_server(&self) -> Vec<String> {
         let gates = self.gates();
-        // Without the controller manager nobody creates the service accounts that this
-        // admission plugin looks for, and no pod could be created.
+        // Without the controller manager there are no service accounts, which this admission plugin requires
+        // for every pod.
         let disabled = match self.options.parts {
             Parts::ApiServer => "TaintNodesByCondition,ServiceAccount",
             Parts::Full => "TaintNodesByCondition",
@@ -114,12 +114,12 @@ impl Setting<'_> {
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
             format!("--cert-dir={}", self.file("certificates")),
             "--bind-address=127.0.0.1".into(),
-            // The address of the host would be looked up, and a machine without network has none.
+            // Otherwise the host's address is looked up, which fails without a network.
             "--advertise-address=127.0.0.1".into(),
             "--endpoint-reconciler-type=none".into(),
             format!("--secure-port={}", self.ports.api_server),
             format!("--client-ca-file={}", self.file("ca.crt")),
-            // Nobody may speak for others; the other programs complain without these two.
+            // No client may impersonate through a proxy; without these two the other programs log errors.
             format!("--requestheader-client-ca-file={}", self.file("ca.crt")),
             "--requestheader-allowed-names=nobody".into(),
             "--authorization-mode=RBAC".into(),
@@ -136,7 +136,7 @@ impl Setting<'_> {
             args.extend([
                 format!("--audit-policy-file={}", self.file(AUDIT_POLICY)),
                 format!("--audit-log-path={}", self.file(AUDIT_LOG)),
-                // One file whose end can be followed.
+                // A single file, so that its end can be followed.
                 "--audit-log-maxsize=0".into(),
             ]);
         }
@@ -189,7 +189,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// Flags shared by the programs that serve health to us and ask the API server about callers.
+    /// Flags of the programs that serve health and delegate authentication to the API server.
     fn client(&self, name: &str) -> Vec<String> {
         let kubeconfig = self.file(&format!("{name}.kubeconfig"));
         let mut args = vec![

@@ -1,4 +1,4 @@
-//! From an empty directory to a control plane that answers: files, then processes in order.
+//! Starts a control plane in an empty directory: writes files, then starts processes in order.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::{Cluster, http};
 use crate::poll;
 use crate::tools::Part;
 
-/// Time for one program to become ready, on a machine that is busy with something else.
+/// Time for one program to become ready on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
 impl Cluster {
@@ -68,7 +68,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for the health answer of a program, or fails as soon as it stops.
+    /// Waits until a program is healthy, or fails as soon as it stops.
     pub(super) fn await_ready(&self, part: Part) -> Result<()> {
         let what = format!("{part} is ready");
         let result = poll::until(READY_LIMIT, &what, || {
@@ -91,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// No pod can be created before the controller manager has made the account it runs as.
+    /// No pod can be created before the controller manager has created its service account.
     fn await_default_service_account(&self) -> Result<()> {
         let path = "/api/v1/namespaces/default/serviceaccounts/default";
         poll::until(READY_LIMIT, "the default service account exists", || {

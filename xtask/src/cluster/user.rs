@@ -1,8 +1,8 @@
-//! Someone who talks to the API server.
+//! A user of the API server.
 
 use std::path::{Path, PathBuf};
 
-/// A user with a credential of their own.
+/// A user with their own credential.
 #[derive(Debug, Clone)]
 pub struct User {
     pub(super) name: String,
@@ -10,17 +10,17 @@ pub struct User {
 }
 
 impl User {
-    /// The name the API server knows the user by.
+    /// The name of the user in the API server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Client configuration; the file lives as long as the cluster.
+    /// Kubeconfig; the file exists as long as the cluster.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A typed client that reports every answer as it is: retrying is left to the caller.
+    /// A typed client without retries: it returns every answer to the caller.
     #[cfg(feature = "client")]
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         use anyhow::Context;

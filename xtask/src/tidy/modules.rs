@@ -1,4 +1,4 @@
-//! Which top-level modules of a crate use which, read off the paths that begin with `crate::`.
+//! The dependencies between the top-level modules of a crate, from paths that begin with `crate::`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 /// The top-level modules that each top-level module uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Cycles between the top-level modules of the crate with these sources, tests left out. Each module is named in
-/// one cycle at most.
+/// Cycles between the top-level modules of the crate with these sources, without tests. Each module appears
+/// in at most one cycle.
 pub(super) fn cycles(sources: &Path) -> Result<Vec<String>> {
     let mut uses = Uses::new();
     read(sources, None, &mut uses)?;
@@ -47,7 +47,7 @@ fn without_tests(text: &str) -> &str {
     ends.next().map_or(text, |(at, _)| &text[..at])
 }
 
-/// The first names of all paths that begin with `crate::`, those in braces too.
+/// The first segments of all paths after `crate::`, including those in braces.
 fn used(text: &str) -> BTreeSet<String> {
     let code: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
@@ -83,7 +83,7 @@ fn find_cycles(uses: &Uses) -> Vec<String> {
     let mut named = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in uses.keys() {
-        let Some(cycle) = way_back(uses, start, &mut vec![start]) else { continue };
+        let Some(cycle) = path_back(uses, start, &mut vec![start]) else { continue };
         if !cycle.iter().any(|module| named.contains(module)) {
             cycles.push(format!("modules use each other in a circle: {}", cycle.join(" -> ")));
         }
@@ -92,8 +92,8 @@ fn find_cycles(uses: &Uses) -> Vec<String> {
     cycles
 }
 
-/// A way from the first module of the path to itself.
-fn way_back<'a>(uses: &'a Uses, start: &str, path: &mut Vec<&'a str>) -> Option<Vec<&'a str>> {
+/// A path from the first module back to itself.
+fn path_back<'a>(uses: &'a Uses, start: &str, path: &mut Vec<&'a str>) -> Option<Vec<&'a str>> {
     let here = *path.last()?;
     for next in uses.get(here).into_iter().flatten().filter(|next| *next != here) {
         if next == start {
@@ -102,7 +102,7 @@ fn way_back<'a>(uses: &'a Uses, start: &str, path: &mut Vec<&'a str>) -> Option<
         }
         if !path.contains(&next.as_str()) {
             path.push(next);
-            let found = way_back(uses, start, path);
+            let found = path_back(uses, start, path);
             path.pop();
             if found.is_some() {
                 return found;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_named_once_with_its_way() {
+    fn a_cycle_is_reported_once_with_its_path() {
         let uses = [("a", vec!["b"]), ("b", vec!["c", "b"]), ("c", vec!["a"]), ("d", vec!["a"])];
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
         let mut uses: Uses =

@@ -1,8 +1,8 @@
-//! Builds missing programs with Go, once, into the cache.
+//! Builds missing programs with Go into the cache.
 //!
-//! A binary is linked under a temporary name and renamed when complete, and builders on one
-//! machine take turns through a file lock, so a reader never sees half a program. What went
-//! wrong is one sentence; the tail of Go's own output follows only when Go itself failed.
+//! A binary is linked under a temporary name and renamed when complete, and a file lock serializes builders
+//! on one machine, so that readers never find an incomplete program. Errors are one sentence; if Go failed,
+//! the end of its output follows.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use super::{Part, cache_dir, modules_dir};
 use crate::poll::Stopwatch;
 
 const GIB: u64 = 1 << 30;
-/// Go's module and build caches for a whole Kubernetes, and the binaries.
-const SPACE_FOR_KUBERNETES: u64 = 5 * GIB;
-const SPACE_FOR_OTHERS: u64 = 2 * GIB;
-/// Lines of Go's output worth showing: the cause is at the end.
+/// Go's module and build caches for Kubernetes, and the binaries.
+const KUBERNETES_SPACE_BYTES: u64 = 5 * GIB;
+const OTHER_SPACE_BYTES: u64 = 2 * GIB;
+/// Lines of Go's output to show: the cause is at the end.
 const OUTPUT_LINES: usize = 12;
 
 /// Finds and builds programs.
@@ -42,7 +42,7 @@ impl Toolbox {
         })
     }
 
-    /// Path of the binary, whether it is there yet or not.
+    /// Path of the binary, whether or not it exists.
     pub fn path(&self, part: Part) -> Result<PathBuf> {
         let module = self.modules.join(part.module());
         let mut key = Fnv::new();
@@ -58,7 +58,7 @@ impl Toolbox {
         Ok(self.cache.join("bin").join(part.name()).join(version).join(part.name()))
     }
 
-    /// The parts that would have to be built.
+    /// The parts that have to be built.
     pub fn missing(&self, parts: &[Part]) -> Result<Vec<Part>> {
         let mut missing = Vec::new();
         for &part in parts {
@@ -69,12 +69,12 @@ impl Toolbox {
         Ok(missing)
     }
 
-    /// Whether a Go toolchain is at hand.
+    /// Whether a Go toolchain is installed.
     pub fn has_go(&self) -> bool {
         self.find_go().is_some()
     }
 
-    /// Builds what is missing of `parts`; says nothing when nothing is.
+    /// Builds the missing ones of `parts`; prints nothing when none is missing.
     pub fn ensure(&self, parts: &[Part]) -> Result<()> {
         if self.missing(parts)?.is_empty() {
             return Ok(());
@@ -156,9 +156,9 @@ impl Toolbox {
         if let Some(go) = self.find_go() {
             return Ok(go);
         }
-        let wanted = go_version(&self.modules.join("etcd/go.mod"))?;
+        let required = go_version(&self.modules.join("etcd/go.mod"))?;
         bail!(
-            "the control plane is built with Go {wanted} or newer, and there is no `go` on the \
+            "the control plane is built with Go {required} or newer, and there is no `go` on the \
              PATH: install it and run this again"
         );
     }
@@ -174,8 +174,8 @@ fn go_version(path: &Path) -> Result<String> {
         .with_context(|| format!("{} has no go line", path.display()))
 }
 
-/// Where Go puts objects and downloads, or as much of these paths as exists. Empty when Go cannot
-/// say: the build itself will then explain.
+/// Directories of Go's build and module caches, or their existing parents. Empty when Go fails: the build
+/// then reports why.
 fn go_caches(go: &Path) -> Vec<PathBuf> {
     let output = Command::new(go).args(["env", "GOCACHE", "GOMODCACHE"]).output();
     let text = output.map(|output| output.stdout).unwrap_or_default();
@@ -199,7 +199,7 @@ fn needed(missing: &[Part]) -> u64 {
     if missing.is_empty() {
         return 0;
     }
-    SPACE_FOR_OTHERS + SPACE_FOR_KUBERNETES * versions.len() as u64
+    OTHER_SPACE_BYTES + KUBERNETES_SPACE_BYTES * versions.len() as u64
 }
 
 fn check_space(dir: &Path, available: u64, needed: u64) -> Result<()> {
@@ -216,7 +216,7 @@ fn check_space(dir: &Path, available: u64, needed: u64) -> Result<()> {
     );
 }
 
-/// One sentence, then the end of what Go said.
+/// One sentence, then the end of Go's output.
 fn failure(part: Part, output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let cause = if REFUSALS.iter().any(|sign| text.contains(sign)) {
@@ -229,7 +229,7 @@ fn failure(part: Part, output: &Output) -> String {
     format!("cannot build {part}: {cause}\n{}", last_lines(&text, OUTPUT_LINES))
 }
 
-/// What Go prints when a module cannot be had.
+/// Go's messages when a module cannot be downloaded.
 const REFUSALS: [&str; 7] = [
     "404 Not Found",
     "403 Forbidden",
@@ -240,7 +240,7 @@ const REFUSALS: [&str; 7] = [
     "proxyconnect",
 ];
 
-/// The last `count` lines, indented so that they stand apart from our own sentence.
+/// The last `count` lines, indented.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = &lines[lines.len().saturating_sub(count)..];
@@ -256,7 +256,7 @@ fn duration(watch: &Stopwatch) -> String {
     format!("{} min {:02} s", seconds / 60, seconds % 60)
 }
 
-/// FNV-1a: a cache key must not change with the Rust version, as the standard hasher may.
+/// FNV-1a: a cache key must not depend on the Rust version, as the standard hasher may.
 struct Fnv(u64);
 
 impl Fnv {

@@ -1,4 +1,4 @@
-//! Builds with a stand-in for Go: a shell script in a directory of its own search path.
+//! Builds with a substitute for Go: a shell script in its own search path.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,8 +38,8 @@ impl Drop for Bench {
     }
 }
 
-/// Another process writes the file: a process that other threads of this one start at the same
-/// moment would inherit our open file, and an open file cannot be executed.
+/// Another process writes the file: a child that another thread starts at the same time would inherit our
+/// open file, and an open file cannot be executed.
 fn write_program(path: &Path, script: &str) {
     let status = Command::new("sh")
         .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#])
@@ -50,7 +50,7 @@ fn write_program(path: &Path, script: &str) {
     assert!(status.success());
 }
 
-/// Acts like `go build … -o FILE PACKAGE`, leaving a line in a file for every call.
+/// Behaves like `go build … -o FILE PACKAGE` and adds a line to a file for every call.
 const WORKING_GO: &str = r#"
 [ "$1" = env ] && { echo /; exit 0; }
 while [ "$1" != -o ]; do shift; done
@@ -84,7 +84,7 @@ fn builders_at_the_same_time_build_once() {
 }
 
 #[test]
-fn without_go_one_sentence_says_which_version_to_install() {
+fn without_go_the_error_names_the_version_to_install() {
     let error = Bench::new(None).error();
     assert!(error.starts_with("the control plane is built with Go 1.26."), "{error}");
     assert!(error.ends_with("there is no `go` on the PATH: install it and run this again"));
@@ -104,7 +104,7 @@ fn a_registry_that_refuses_is_named_with_part_and_version() {
 }
 
 #[test]
-fn a_failed_build_shows_only_the_end_and_leaves_nothing() {
+fn a_failed_build_shows_the_end_of_the_output_and_leaves_no_file() {
     let go = "[ \"$1\" = env ] && exit 0\n\
               while [ \"$1\" != -o ]; do shift; done; echo half > \"$2\"\n\
               for i in $(seq 40); do echo \"line $i\" >&2; done; exit 2";
@@ -118,7 +118,7 @@ fn a_failed_build_shows_only_the_end_and_leaves_nothing() {
 }
 
 #[test]
-fn too_little_space_is_one_sentence_with_both_numbers() {
+fn the_error_for_too_little_space_has_both_numbers() {
     let error = check_space(Path::new("/cache"), 3 * GIB / 2, 10 * GIB).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -131,13 +131,13 @@ fn too_little_space_is_one_sentence_with_both_numbers() {
 #[test]
 fn each_kubernetes_version_needs_its_own_space() {
     assert_eq!(needed(&[]), 0);
-    assert_eq!(needed(&[Part::Etcd, Part::Kwok]), SPACE_FOR_OTHERS);
+    assert_eq!(needed(&[Part::Etcd, Part::Kwok]), OTHER_SPACE_BYTES);
     let both: Vec<Part> = Kube::ALL.into_iter().flat_map(Part::all).collect();
-    assert_eq!(needed(&both), SPACE_FOR_OTHERS + 2 * SPACE_FOR_KUBERNETES);
+    assert_eq!(needed(&both), OTHER_SPACE_BYTES + 2 * KUBERNETES_SPACE_BYTES);
 }
 
 #[test]
-fn every_part_has_its_own_place() {
+fn every_part_has_its_own_path() {
     let toolbox = Bench::new(None).toolbox.clone();
     let parts: std::collections::BTreeSet<Part> =
         Kube::ALL.into_iter().flat_map(Part::all).collect();
