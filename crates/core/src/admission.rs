@@ -1,12 +1,11 @@
-//! What may be stored: defaults and rules for PodCliqueSets, and who may touch the objects made from them.
+//! Admission: defaults and rules for PodCliqueSets, and who may change the objects that the operator manages.
 //!
-//! The same functions serve the webhooks and the command line. They see one object (or its old and new
-//! form) and the [`Context`]; nothing here looks into the cluster. Messages are an interface: people and
-//! tests search for them, and paths are part of them, including a few that look odd (`podSpec.spec`).
+//! Webhooks and the command line call the same functions. Their input is one object (or its old and new form)
+//! and the [`Context`]; they read nothing from the cluster. Messages are an interface: users and tests search
+//! for them, and paths are part of them, including a few odd ones (`podSpec.spec`).
 //!
-//! Errors come in a fixed order: metadata, then the spec from the outside in. What only the scheduler
-//! backend knows is added by the caller as an error of the field `spec`. Topology constraints are not
-//! looked at.
+//! Errors have a fixed order: metadata, then the spec from the outside in. The caller adds errors of the
+//! scheduler backend to the field `spec`. Topology constraints are not checked.
 
 use std::collections::BTreeSet;
 
@@ -38,14 +37,14 @@ pub use defaulting::{DEFAULT_TERMINATION_DELAY, DecodeError, decode, default, de
 pub use pod_spec::pod_errors;
 pub use warnings::{RESTART_POLICY_IGNORED, missing_priority_class, priority_classes};
 
-/// What the rules need to know about the operator.
+/// The configuration of the operator, as far as the rules depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Names of the active scheduler backends.
     pub enabled_schedulers: BTreeSet<String>,
     /// Backend of pods that name none.
     pub default_scheduler: String,
-    /// Whether MNNVL groups mean anything.
+    /// Whether MNNVL groups are enabled.
     pub mnnvl_enabled: bool,
 }
 
@@ -63,34 +62,34 @@ impl From<&OperatorConfiguration> for Context {
 /// Outcome of a validation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Why the object is refused; empty when it is not.
+    /// Why the object is refused; empty if it is accepted.
     pub errors: Vec<FieldError>,
-    /// What the user should know in any case.
+    /// Warnings, for accepted and refused objects.
     pub warnings: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether the object may be stored.
+    /// Whether the object is accepted.
     pub fn is_allowed(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// All errors as one message, or nothing when there are none.
+    /// All errors as one message, or nothing without errors.
     pub fn message(&self) -> Option<String> {
         (!self.is_allowed()).then(|| aggregate(&self.errors))
     }
 }
 
-/// Which request an object came with.
+/// The request that contains an object.
 #[derive(Clone, Copy, Debug)]
 enum Occasion<'a> {
     Create,
-    /// With the stored form of the set.
+    /// With the stored set.
     Update(&'a PodCliqueSet),
 }
 
 impl<'a> Occasion<'a> {
-    /// The stored form of a clique.
+    /// The stored clique of this name.
     fn stored(self, clique: &str) -> Option<&'a PodCliqueTemplate> {
         match self {
             Self::Create => None,
@@ -99,18 +98,17 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// Checks a new set, which has its defaults already.
+/// Checks a new set after defaulting.
 pub fn validate_create(set: &PodCliqueSet, context: &Context) -> Verdict {
     let mut errors = general(set, context, Occasion::Create);
     mnnvl::validate_create(set, context, &mut errors);
     Verdict { errors, warnings: warnings::of(set) }
 }
 
-/// Checks a changed set, which has its defaults already. What was changed is looked at only when the new
-/// form is right in itself.
+/// Checks a changed set after defaulting. Rules about changes apply only if the new form is valid in itself.
 ///
-/// A set that is being deleted passes: nothing is started from it any more, and a rule that became
-/// stricter since it was stored must not keep its finalizer in place.
+/// A set that is being deleted is accepted: a rule that became stricter since it was stored must not keep its
+/// finalizer in place.
 pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context) -> Verdict {
     if new.metadata.deletion_timestamp.is_some() {
         return Verdict::default();
@@ -123,7 +121,7 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context
     Verdict { errors, warnings: warnings::of(new) }
 }
 
-/// The rules that hold for new and changed sets alike, and those for new ones that stand between them.
+/// The rules for new and changed sets, and those for new sets that come between them in the order of errors.
 fn general(set: &PodCliqueSet, context: &Context, occasion: Occasion<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::validate(&set.metadata, &mut errors);
@@ -134,7 +132,7 @@ fn general(set: &PodCliqueSet, context: &Context, occasion: Occasion<'_>) -> Vec
     errors
 }
 
-/// The elements that occur more than once, each named once, in the order of their first occurrence.
+/// The elements that occur more than once, without repetition, in the order of their first occurrence.
 fn duplicates<'a>(elements: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     let mut repeated = Vec::new();

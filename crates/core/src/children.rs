@@ -1,11 +1,11 @@
-//! The objects that a set consists of, as they should be.
+//! The desired child objects of a set.
 //!
-//! Each function builds one object from the layout, complete with labels, annotations, owner reference
-//! and finalizer. Nothing is compared with the cluster here; the only live values that go in are the
-//! replica counts, which belong to users and autoscalers once an object exists.
+//! Each function builds one object from the layout, complete with labels, annotations, owner reference and
+//! finalizer, and compares nothing with the cluster. The only live inputs are the numbers of replicas, which
+//! users and autoscalers own once an object exists.
 //!
-//! Our own kinds are typed. Core kinds are JSON, because only these few fields of them are ours. Pods and
-//! gangs have modules of their own.
+//! Our own kinds are typed. Core kinds are JSON, because we set only a few of their fields. Pods and gangs have
+//! their own modules.
 
 use std::collections::BTreeMap;
 
@@ -37,15 +37,15 @@ pub use access::{
 pub use autoscaler::autoscalers;
 pub use service::headless_service;
 
-/// Labels that say where in a group or beside which base gang a PodClique is.
+/// Labels that locate a PodClique in a group or name its base gang.
 const PLACE_LABELS: [&str; 3] = [
     labels::POD_CLIQUE_SCALING_GROUP,
     labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX,
     labels::BASE_POD_GANG,
 ];
 
-/// A PodClique, standalone or member of a group; `owner` is the set or the scaling group. The number of
-/// pods is that of the live object when there is one.
+/// A PodClique, standalone or member of a group; `owner` is the set or the scaling group. A live object keeps
+/// its number of pods.
 pub fn pod_clique(
     layout: &Layout<'_>,
     clique: &Clique<'_>,
@@ -90,7 +90,7 @@ fn pod_clique_labels(
     template_hash: &str,
 ) -> BTreeMap<String, String> {
     let mut all = clique.template.labels.clone();
-    // Not every PodClique has these; where one has not, its template must not claim it.
+    // Not every PodClique has these labels; its template must not set them either.
     for key in PLACE_LABELS {
         all.remove(key);
     }
@@ -123,7 +123,7 @@ fn pod_clique_annotations(
     non_empty(all)
 }
 
-/// A PodCliqueScalingGroup. The number of replicas is that of the live object when there is one.
+/// A PodCliqueScalingGroup. A live object keeps its number of replicas.
 pub fn scaling_group(
     layout: &Layout<'_>,
     set_replica: u32,
@@ -145,7 +145,7 @@ pub fn scaling_group(
     object
 }
 
-/// Those of the group, and the MNNVL group of the set unless the group names its own.
+/// The annotations of the group, and the MNNVL group of the set unless the group has its own.
 fn scaling_group_annotations(
     layout: &Layout<'_>,
     group: &Group<'_>,
@@ -173,7 +173,7 @@ pub(crate) fn metadata_of_set(
     }
 }
 
-/// Metadata of an object that the set owns and that says which replica it is for.
+/// Metadata of an object of one set replica that the set owns.
 fn metadata_of_replica(
     layout: &Layout<'_>,
     component: Component,

@@ -1,4 +1,4 @@
-//! Writing a condition so that its time says when the status last flipped.
+//! Updates conditions so that `lastTransitionTime` changes only with the status.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use grove_api::condition::{Condition, FALSE, MESSAGE_MAX, TRUE, bounded_text};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// What was found out about one condition.
+/// The new value of a condition.
 pub(crate) struct Observation<'a> {
     pub(crate) type_: &'a str,
     pub(crate) status: &'a str,
@@ -15,9 +15,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) generation: Option<i64>,
 }
 
-/// Puts an observation into a list of conditions, in place when the type is there. Reason and message
-/// follow every observation; the time moves only with the status, because waiting periods are counted
-/// from it. The time has whole seconds, as everywhere in Kubernetes.
+/// Updates a condition in the list, or adds it. Reason and message always change; the time changes only with
+/// the status, because delays count from it. The time has whole seconds, as everywhere in Kubernetes.
 pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, now: Timestamp) {
     let stored = conditions.iter_mut().find(|condition| condition.type_ == seen.type_);
     let condition = match stored {
@@ -31,7 +30,7 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, no
         condition.last_transition_time = Some(whole_seconds(now));
     }
     seen.reason.clone_into(&mut condition.reason);
-    // A longer one makes the whole status invalid.
+    // A longer message makes the whole status invalid.
     let cut = match bounded_text(&seen.message, MESSAGE_MAX) {
         Cow::Owned(cut) => Some(cut),
         Cow::Borrowed(_) => None,
@@ -40,18 +39,18 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, no
     condition.observed_generation = seen.generation;
 }
 
-/// A condition that objects have only once there was something to say: a reason and a message each.
+/// A condition that an object has only after a first problem, with a reason and a message for each state.
 pub(crate) struct Trouble<'a> {
     pub(crate) type_: &'a str,
-    /// What is wrong at the moment.
+    /// The current problem.
     pub(crate) bad: Option<(&'a str, &'a str)>,
-    /// The status while something is.
+    /// The status during a problem.
     pub(crate) when_bad: &'a str,
-    /// What is said when nothing is any more.
+    /// Reason and message without a problem.
     pub(crate) good: (&'a str, &'a str),
 }
 
-/// Says what is wrong, or that nothing is any more.
+/// Sets the condition of a problem, or that there is no problem any more.
 pub(crate) fn observe_trouble(
     conditions: &mut Vec<Condition>,
     trouble: &Trouble<'_>,
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn time_moves_with_the_status_only() {
+    fn the_time_changes_only_with_the_status() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let foreign = Condition { type_: "B".to_owned(), ..Condition::default() };
         let mut conditions = vec![foreign.clone()];

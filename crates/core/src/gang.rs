@@ -30,9 +30,8 @@ pub use minimum_first::{creates_minimum_first, initial_pods};
 pub use progress::report_pods;
 pub use release::{GangPods, GateDecision, Hold, OwnGang, gates, is_scheduled, restarts_after};
 
-/// The gang as it should be. `references` has the pods of each member by PodClique name, see
-/// [`references`]; a member without an entry has none yet. `live` is the stored gang, whose foreign
-/// metadata is kept.
+/// The desired gang. `references` has the pods of each member by PodClique name, see [`references`]; a member
+/// without an entry has none yet. `live` is the stored gang, whose foreign metadata is kept.
 pub fn pod_gang(
     layout: &Layout<'_>,
     gang: &layout::Gang<'_>,
@@ -66,8 +65,8 @@ pub fn pod_gang(
     object
 }
 
-/// Whether a live gang may stay as it is until there is another reason to write it: what it lacks is
-/// metadata of the set that its scheduler does not act on.
+/// Whether the update of a gang can wait for another reason to write it: it lacks only metadata of the set that
+/// its scheduler does not act on.
 pub fn can_wait(live: &PodGang, wanted: &PodGang, acted_on: impl Fn(&str) -> bool) -> bool {
     live.spec == wanted.spec
         && live.metadata.owner_references == wanted.metadata.owner_references
@@ -80,7 +79,7 @@ pub fn scheduler_name<'a>(layout: &Layout<'a>, default_scheduler: &'a str) -> &'
     cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name()).unwrap_or(default_scheduler)
 }
 
-/// References to the pods of one PodClique: those that stay and say that they are in this gang. All of
+/// References to the pods of one PodClique that have the label of this gang and are not terminating. All of
 /// them, not just the minimum, sorted by name.
 pub fn references(namespace: &str, gang: &str, pods: &[ObservedPod]) -> Vec<NamespacedName> {
     let mut names: Vec<_> =

@@ -1,12 +1,12 @@
-//! Hashes of pod templates: the one thing that decides whether a pod is out of date.
+//! Hashes of pod templates. The hash alone decides whether a pod is up to date.
 //!
-//! A hash covers exactly the labels and annotations of a clique template and its pod spec, with the
-//! priority class of the set in place of the template's own. Two templates that mean the same have the
-//! same hash: key order, `null`, empty values and written-out defaults make no difference.
+//! A hash covers exactly the labels and annotations of a clique template and its pod spec, with the priority
+//! class of the set in place of the template's own. Equivalent templates have the same hash: key order, `null`,
+//! empty values and explicit defaults make no difference.
 //!
-//! The text of a hash is stored in labels and compared by later versions of this program. A change of it
-//! restarts every pod of every workload. Therefore nothing here depends on a library's encoding, on
-//! generated schemas or on the field order of a struct, and tests pin the result.
+//! The text of a hash is stored in labels and compared by later versions of this program. A change of it would
+//! restart every pod of every workload. Therefore it does not depend on a library's encoding, on generated
+//! schemas or on the field order of a struct, and tests pin the result.
 
 use std::collections::BTreeMap;
 
@@ -48,13 +48,13 @@ pub fn pod_template_hashes(template: &PodCliqueSetTemplate) -> BTreeMap<String, 
     template.cliques.iter().map(|clique| (clique.name.clone(), hash(clique))).collect()
 }
 
-/// The template hash that a PodClique was made or updated with.
+/// The template hash that a PodClique was created or last updated with.
 pub(crate) fn template_hash_label(clique: &PodClique) -> Option<&str> {
     let all = clique.metadata.labels.as_ref()?;
     all.get(labels::POD_TEMPLATE_HASH).map(String::as_str)
 }
 
-/// Whether a text is a hash as this program writes it. Other implementations have other lengths.
+/// Whether a text has the form of our hashes. Those of other implementations have other lengths.
 pub fn is_ours(hash: &str) -> bool {
     digest::is_text(hash)
 }

@@ -1,12 +1,11 @@
-//! Which cliques, groups and gangs a set consists of, by exact name.
+//! The cliques, groups and gangs of a set, by exact name.
 //!
-//! A [`Layout`] borrows the set and builds names only for the part that is asked for: one replica, one
-//! group replica, one gang. The way back, from an object to its place, goes through labels and compares
-//! with names built here. Names are not taken apart: with cliques `b` and `a-b`, or sets `x` and `x-0`,
-//! text alone has several readings.
+//! A [`Layout`] borrows the set and builds only the requested names: of one replica, one group replica, one
+//! gang. The lookup from an object to its place reads labels and compares with names built here. Names are
+//! never split: with cliques `b` and `a-b`, or sets `x` and `x-0`, text alone is ambiguous.
 //!
-//! The number of replicas of a group lives in its PodCliqueScalingGroup once that exists, so functions
-//! that depend on it take it as an argument.
+//! The number of replicas of a group is in its PodCliqueScalingGroup once that exists, so functions that depend
+//! on it take it as an argument.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +100,7 @@ impl<'a> Layout<'a> {
         self.set.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Namespace of the set and of everything in it.
+    /// Namespace of the set and of its children.
     pub fn namespace(&self) -> &'a str {
         self.set.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -247,12 +246,12 @@ impl Group<'_> {
 }
 
 impl Clique<'_> {
-    /// Number of pods that have to be placed together, and below which the clique is of no use.
+    /// Number of pods that have to be placed together, and below which the clique does not work.
     pub fn min_available(&self) -> i32 {
         min_available(self.template)
     }
 
-    /// The component label, which tells standalone PodCliques from members of groups.
+    /// The component label, which distinguishes standalone PodCliques from members of groups.
     pub fn component(&self) -> labels::Component {
         match self.member_of {
             None => labels::Component::StandalonePodClique,
@@ -261,12 +260,12 @@ impl Clique<'_> {
     }
 }
 
-/// The minimum of a clique template; all of its pods when it names none.
+/// The minimum of a clique template; by default all of its pods.
 pub fn min_available(template: &PodCliqueTemplate) -> i32 {
     template.spec.min_available.unwrap_or(template.spec.replicas)
 }
 
-/// A number of replicas on the wire as a count. Negative numbers do not pass the schema.
+/// Converts a number of replicas to a count. The schema refuses negative numbers.
 pub(crate) fn count(wire: i32) -> u32 {
     u32::try_from(wire).unwrap_or(0)
 }

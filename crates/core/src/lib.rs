@@ -1,7 +1,7 @@
 //! The pure rules of the operator, shared by webhooks, controllers and the command line.
 //!
-//! Functions over plain data: no client, no clock, no randomness. The same input gives the same
-//! answer in every process and in every version.
+//! Functions over plain data: no client, no clock, no randomness. The same input gives the same result in every
+//! process and in every version.
 
 #![allow(clippy::doc_markdown, reason = "names of kinds are ordinary words here")]
 

@@ -21,7 +21,7 @@ pub(crate) fn is_scheduled(clique: &PodClique) -> bool {
     found == Some(TRUE)
 }
 
-/// Whether a PodClique reports that it had its minimum since it was created.
+/// Whether a PodClique reports that it had its minimum once.
 pub fn has_reached_minimum(clique: &PodClique) -> bool {
     clique.status.as_ref().is_some_and(|status| reached::is_reached(&status.conditions))
 }
@@ -44,7 +44,7 @@ pub fn has_minimum<'a>(
 /// Pods that count for the minimum.
 pub(crate) struct Usable {
     pub(crate) scheduled: i32,
-    /// Scheduled and not failing. Those whose containers have not started yet are on their way.
+    /// Scheduled and not failing. Pods whose containers have not started yet count.
     pub(crate) good: i32,
 }
 

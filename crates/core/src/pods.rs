@@ -1,8 +1,8 @@
 //! The pods of one PodClique: how to build one, how many there should be, and which are deleted first.
 //!
-//! Decisions work on [`ObservedPod`], the few facts about a pod that matter here. Callers see their own
-//! writes before they ask again, so counting what exists is enough; there is no memory between calls.
-//! The order of the pods in the input makes no difference to any answer.
+//! Decisions work on [`ObservedPod`], the facts of a pod. The write fence makes callers observe their own
+//! writes first, so counting existing pods is enough; there is no state between calls. The order of the pods in
+//! the input does not matter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ mod observe;
 pub use balance::{Balance, IndexError, balance};
 pub use build::{BuildError, PodContext, draft, finish};
 
-/// What the rules need to know about a pod. Copies are cheap: one is made for every look at it.
+/// The facts of a pod. Copies are cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, as they are on the wire")]
 pub struct ObservedPod {
@@ -39,7 +39,7 @@ pub struct ObservedPod {
     pub schedule_gated: bool,
     /// Our scheduling gate is in `spec.schedulingGates`.
     pub has_gate: bool,
-    /// Some container or init container ended with a non-zero exit code last time.
+    /// Some container or init container has terminated with a non-zero exit code last time.
     pub erroneous: bool,
     /// Some container has started and is not ready.
     pub started_not_ready: bool,
@@ -54,16 +54,16 @@ pub struct ObservedPod {
 /// Phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not running yet. New pods have no phase for a moment; that counts as pending too.
+    /// Not running yet. A new pod without a phase counts as pending.
     #[default]
     Pending,
     /// Running.
     Running,
-    /// All containers ended well.
+    /// All containers have succeeded.
     Succeeded,
-    /// All containers ended, not all of them well.
+    /// All containers have terminated, and at least one has failed.
     Failed,
-    /// The node cannot be asked.
+    /// The node does not respond.
     Unknown,
 }
 
@@ -86,8 +86,8 @@ impl ObservedPod {
     }
 }
 
-/// The indices whose claims are kept: those of the wanted pods, and those of pods that are still there. A
-/// pod that stays when others go may have any index.
+/// The indices whose claims are kept: those of the desired pods, and those of active pods. A pod that survives
+/// scale-in may have any index.
 pub fn claimed_indices<'a>(
     wanted: u32,
     pods: impl IntoIterator<Item = &'a ObservedPod>,
@@ -96,13 +96,13 @@ pub fn claimed_indices<'a>(
     (0..wanted).chain(staying.filter_map(|pod| pod.index)).collect()
 }
 
-/// The indices of pods that ended well and stay. They are not replaced.
+/// The indices of succeeded pods that are not being deleted. They are not replaced.
 pub fn ended<'a>(pods: impl IntoIterator<Item = &'a ObservedPod>) -> Vec<u32> {
     let ended = pods.into_iter().filter(|pod| pod.phase == Phase::Succeeded && !pod.deleting);
     ended.filter_map(|pod| pod.index).collect()
 }
 
-/// The index that a hostname of a pod of this PodClique stands for.
+/// The index in the hostname of a pod of this PodClique.
 pub fn index_of(pod_clique: &str, hostname: &str) -> Option<u32> {
     let index = hostname.strip_prefix(pod_clique)?.strip_prefix('-')?.parse().ok()?;
     (names::pod_hostname(pod_clique, index) == hostname).then_some(index)

@@ -1,6 +1,6 @@
-//! The state of one replica of a scaling group or of a set, from what its parts report.
+//! The state of one replica of a scaling group or of a set, from the status of its parts.
 //!
-//! The results are small and can be kept and added up, so that one change does not cost a look at everything.
+//! The results are small and can be kept and added up, so that a change costs only one replica.
 
 use std::collections::BTreeMap;
 
@@ -31,20 +31,20 @@ pub struct GroupReplica {
     pub scheduled: bool,
     /// Scheduled, and every member has its minimum ready.
     pub available: bool,
-    /// Available, and every member is on the target template.
+    /// Available, and every member is up to date.
     pub updated: bool,
     /// Every member exists and none reports a breach.
     pub healthy: bool,
-    /// Every member exists and reports that there is no breach.
+    /// Every member exists and reports that there is no breach; unlike for `healthy`, an absent condition does not count.
     pub sound: bool,
-    /// Every member exists and has had its minimum.
+    /// Every member exists and once had its minimum.
     pub reached: bool,
     /// Every member exists, has the label of the target template and has reported its hashes.
     pub current: bool,
 }
 
-/// Judges one replica of a group by its members. `member` finds a PodClique by name; `template_hashes`
-/// has the hash of each clique of the template.
+/// The state of one replica of a group. `member` finds a PodClique by name; `template_hashes` has the hash of
+/// each clique of the template.
 pub fn group_replica<'a>(
     members: &[Clique<'_>],
     member: impl Fn(&str) -> Option<&'a PodClique>,
@@ -95,15 +95,15 @@ fn has_reported_hashes(clique: &PodClique) -> bool {
 pub struct SetReplica {
     /// Its standalone cliques and its groups are all available.
     pub available: bool,
-    /// Available, and everything in it is on the target template.
+    /// Available, and all its cliques and groups are up to date.
     pub updated: bool,
-    /// Updated, down to the last pod.
+    /// Updated, and all its pods are up to date.
     pub renewed: bool,
     /// Some of its pods are scheduled.
     pub scheduled: bool,
-    /// Something in it has lost its minimum.
+    /// A clique or group in it has lost its minimum.
     pub breached: bool,
-    /// Something in it reports another template.
+    /// A clique or group in it reports another template.
     pub outdated: bool,
     /// Its standalone cliques.
     pub cliques: Number,
@@ -111,12 +111,12 @@ pub struct SetReplica {
     pub groups: Number,
 }
 
-/// How many of them are on the target template.
+/// Number of up-to-date parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Number {
-    /// Those that are.
+    /// Up-to-date parts.
     pub updated: u32,
-    /// All of them.
+    /// All parts.
     pub total: u32,
 }
 
@@ -127,8 +127,8 @@ impl Number {
     }
 }
 
-/// Judges one replica of a set. `clique` and `group` find objects by name, so whatever the layout does
-/// not name is not looked at.
+/// The state of one replica of a set. `clique` and `group` find objects by name, so objects outside the layout
+/// are ignored.
 pub fn set_replica<'a>(
     layout: &Layout<'_>,
     set_replica: u32,
@@ -179,7 +179,7 @@ pub fn set_replica<'a>(
     result
 }
 
-/// Whether a PodClique runs its minimum on the target template.
+/// Whether a PodClique is up to date and has its minimum.
 pub(crate) fn is_updated(clique: &PodClique, target: Target<'_>) -> bool {
     let Some(status) = &clique.status else {
         return false;

@@ -1,9 +1,8 @@
 //! The history of a set's templates: one ControllerRevision per generation hash.
 //!
-//! As with StatefulSets, the object has the template and its number says when the template was last a new
-//! one: a template that comes back gets its former object under a new highest number. Beside the templates
-//! that something still runs, the ten newest are kept. Nothing follows from a revision; it is there to be
-//! read by people.
+//! As with StatefulSets, the object contains the template, and its number orders the templates by when each was
+//! last new: a template that is used again gets its former object with a new highest number. The ten newest
+//! templates are kept, and all that pods still use. No rule depends on a revision; it is for users.
 
 use std::collections::BTreeSet;
 
@@ -18,27 +17,27 @@ use crate::{
 /// How many revisions are kept beside those in use.
 const LIMIT: usize = 10;
 
-/// What the rule needs to know about a stored revision of the set.
+/// The facts of a stored revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// Name.
     pub name: String,
-    /// Counts the templates.
+    /// Number of the template.
     pub number: i64,
-    /// What the user said about the template.
+    /// The change cause that the user gave.
     pub change_cause: Option<String>,
-    /// Whether nothing owns it: a former set of this name was deleted without its parts.
+    /// Whether it has no owner: a former set of this name was deleted without its children.
     pub orphaned: bool,
 }
 
-/// What to do about the history.
+/// A change of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Create this object.
     Create(Value),
-    /// Merge this into the object with the name.
+    /// Merge this into the object of this name.
     Patch(String, Value),
-    /// Delete the object with the name.
+    /// Delete the object of this name.
     Delete(String),
 }
 
@@ -84,8 +83,8 @@ pub fn changes(
     changes
 }
 
-/// What is wrong with a revision. The one of the current template has the highest number, which is given,
-/// and says what the user last said; a user who says nothing any more takes nothing back.
+/// The patch that a revision needs. The current template has the highest number, which is given, and the last
+/// change cause of the user; an absent change cause removes none.
 fn patch(set: &PodCliqueSet, revision: &Revision, newest: Option<i64>) -> Option<Value> {
     let mut metadata = Map::new();
     let mut patch = Map::new();
@@ -109,7 +108,7 @@ fn patch(set: &PodCliqueSet, revision: &Revision, newest: Option<i64>) -> Option
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What the user says about the current template.
+/// The change cause of the current template.
 pub fn change_cause(set: &PodCliqueSet) -> Option<&str> {
     let all = set.metadata.annotations.as_ref()?;
     all.get(annotations::CHANGE_CAUSE).map(String::as_str)
@@ -128,7 +127,7 @@ fn object(layout: &Layout<'_>, name: &str, number: i64) -> Value {
     })
 }
 
-/// The part of a set that its generation hash is about, at the place where it is in the set.
+/// The part of a set that its generation hash covers, at its place in the set.
 fn data(set: &PodCliqueSet) -> Value {
     let template = &set.spec.template;
     let cliques = template.cliques.iter().map(|clique| {

@@ -1,8 +1,8 @@
-//! Which PodCliques have to be ready before another one starts.
+//! The PodCliques that have to be ready before another one starts.
 //!
-//! The template orders cliques; at run time every clique exists once per replica of its group. Order is
-//! only enforced inside a gang, because the start-order container sees nothing but the pods of its own
-//! gang: a parent in another gang would be waited for in vain.
+//! The template orders cliques; each clique exists once per replica of its group. The order applies only inside
+//! a gang, because the start-order container watches only the pods of its own gang and would wait for other
+//! parents without end.
 
 use grove_api::{
     names,
@@ -20,20 +20,19 @@ pub struct Parent {
     pub min_available: i32,
 }
 
-/// The parents of one PodClique: in the order in which the template gives them, then by group replica.
+/// The parents of one PodClique: in template order, then by group replica.
 pub fn parents(layout: &Layout<'_>, clique: &Clique<'_>) -> Vec<Parent> {
     let templates = parent_templates(layout, clique.template);
     templates.into_iter().flat_map(|parent| resolve(layout, clique, parent)).collect()
 }
 
-/// Whether any pod of the set gets the start-order container. Without one, nothing has to wait for the
-/// token that only this container uses.
+/// Whether any pod of the set has the start-order container. Otherwise no pod needs the token.
 pub fn is_needed(layout: &Layout<'_>) -> bool {
     let mut cliques = layout.template().cliques.iter();
     cliques.any(|clique| !parent_templates(layout, clique).is_empty())
 }
 
-/// The cliques of the template that come directly before the given one.
+/// The cliques of the template directly before the given one.
 fn parent_templates<'a>(
     layout: &Layout<'a>,
     clique: &PodCliqueTemplate,
@@ -56,7 +55,7 @@ fn parent_templates<'a>(
 fn resolve(layout: &Layout<'_>, child: &Clique<'_>, parent: &PodCliqueTemplate) -> Vec<Parent> {
     let group = layout.group_of(&parent.name);
     let names = match (&child.base_gang, group) {
-        // A scaled gang is one replica of one group: only its own members are in it.
+        // A scaled gang is one replica of one group: it contains only its own members.
         (Some(_), group) => {
             let own = child.member_of.as_ref();
             let same = own.filter(|own| group.is_some_and(|g| g.template.name == own.group.name));

@@ -1,8 +1,8 @@
-//! What the objects of a set report about themselves.
+//! The status of the objects of a set.
 //!
-//! Each function computes the next status from the stored object and the things one level below it. Keys
-//! and conditions of others are kept, and computing again from the result changes nothing, so a caller
-//! writes only when the result differs from what is stored. Times move only when something happened.
+//! Each function computes the next status from the stored object and its children. Unknown keys and foreign
+//! conditions are kept, and computing again from the result changes nothing, so a caller writes only when the
+//! result differs from the stored status. Times change only with their value.
 //!
 //! The status of groups and sets adds up the state of their replicas (`crate::replicas`).
 
@@ -26,7 +26,7 @@ pub use set::{SchedulerState, pod_clique_set, scheduler};
 pub use topology::{Agreement, SchedulerTopology, cluster_topology, cluster_topology_binding};
 pub use urgency::{is_urgent_for_clique, is_urgent_for_group};
 
-/// How the reconcile went whose result is being reported.
+/// The result of the reconcile that reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
     /// Every step succeeded for this generation.
@@ -34,20 +34,20 @@ pub enum Outcome<'a> {
         /// `metadata.generation`.
         generation: Option<i64>,
     },
-    /// Some step waits for something that is on its way.
+    /// Some step waits for an object.
     Waiting,
-    /// Some step failed, and a user has to know.
+    /// Some step failed, and the user has to know.
     Failed {
-        /// `metadata.generation`: what is reported is about this one.
+        /// `metadata.generation` of the report.
         generation: Option<i64>,
-        /// The failures.
+        /// The errors.
         errors: &'a [LastError],
     },
 }
 
 impl Outcome<'_> {
-    /// Writes the two fields that every kind has. An error that is still the same keeps the time at which
-    /// it was first seen, otherwise every retry would be a change.
+    /// Writes the two fields that every kind has. A repeated error keeps the time of its first occurrence,
+    /// because otherwise every retry would be a change.
     fn record(&self, observed_generation: &mut Option<i64>, last_errors: &mut Vec<LastError>) {
         match self {
             Self::Complete { generation } => {
@@ -74,7 +74,7 @@ fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.creation_timestamp.as_ref().map(|created| created.0)
 }
 
-/// A number of objects as a status counter.
+/// Converts a count for a status.
 fn wire_count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

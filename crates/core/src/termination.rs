@@ -1,16 +1,16 @@
-//! Gang termination: what has lost its minimum for too long is deleted and recreated as a whole.
+//! Gang termination: a unit that has been below its minimum for too long is deleted and recreated as a whole.
 //!
-//! A gang of which a part is lost for good only holds resources. After the termination delay of the set
-//! the smallest unit that can be recreated is: a replica of a scaling group while the group keeps its
-//! minimum without it, else the whole replica of the set.
+//! A gang with lost members only holds resources. After the termination delay of the set the operator recreates
+//! the smallest possible unit: a replica of a scaling group while the group keeps its minimum without it, else
+//! the whole replica of the set.
 //!
-//! A clique or group can lose only what it had. The condition MinAvailableReached records durably that it
-//! had its minimum since it was created, and a termination clears the record of groups, which outlive it.
-//! What never had its minimum is left to the scheduler. No rule compares times of different clocks: the
-//! delay counts from the condition MinAvailableBreached, which an operator wrote and an operator reads.
+//! Only a clique or group that once had its minimum can lose it. The condition MinAvailableReached records that
+//! durably, and a termination clears the record of groups, which outlive it. A unit that never had its minimum
+//! waits for the scheduler. No rule compares times of different clocks: the delay counts from the condition
+//! MinAvailableBreached, which an operator wrote and an operator reads.
 //!
-//! The decision to terminate a replica is one write: its base gang lists the uids of the PodCliques that are
-//! to be deleted. Whoever continues after a crash deletes the rest of the list and nothing else.
+//! The decision to terminate a replica is one write: its base gang lists the uids of the PodCliques to delete.
+//! After a crash the operator deletes the rest of the list and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,30 +33,30 @@ use crate::minimum::is_below_minimum;
 use crate::minimum::reached::{self, is_reached};
 use crate::pods::ObservedPod;
 
-/// Time between a breach and its consequence.
+/// Time between a breach and the termination.
 pub fn delay(set: &PodCliqueSet) -> Duration {
     let delay = set.spec.template.termination_delay.unwrap_or(DEFAULT_TERMINATION_DELAY);
-    // Admission refuses what is not positive.
+    // Admission refuses other values.
     delay.to_std().unwrap_or_default()
 }
 
-/// Since when a PodClique that had its minimum has been below it.
+/// When a PodClique that had its minimum fell below it.
 pub fn clique_breached_since(clique: &PodClique) -> Option<Timestamp> {
     clique_will_be_breached_since(clique.status.as_ref()?)
 }
 
-/// The same with the status that it is about to get.
+/// The same with its next status.
 pub fn clique_will_be_breached_since(next: &PodCliqueStatus) -> Option<Timestamp> {
     breached_since(&next.conditions)
 }
 
-/// The same for decisions that act on it: only if the pods still show it. The status may be from before
-/// the operator was restarted.
+/// The same for decisions that act on it: only if the pods still confirm it, because the status may be older
+/// than the operator's process.
 pub fn clique_is_breached_since(clique: &PodClique, pods: &[ObservedPod]) -> Option<Timestamp> {
     clique_breached_since(clique).filter(|_| is_below_minimum(clique, pods))
 }
 
-/// Marks a new PodClique that replaces a deleted one: its gang, if it is there, was complete before.
+/// Marks a new PodClique as recreated if its gang exists and was initialized before.
 pub fn mark_recreated(clique: &mut PodClique, gang: Option<&PodGang>) {
     if gang.is_some_and(is_initialized) {
         let all = clique.metadata.annotations.get_or_insert_default();
@@ -64,18 +64,18 @@ pub fn mark_recreated(clique: &mut PodClique, gang: Option<&PodGang>) {
     }
 }
 
-/// Whether a PodClique with this status replaces one that was deleted, and has not had its minimum yet.
+/// Whether a PodClique with this status is recreated and has not had its minimum yet.
 pub fn is_recovering(clique: &PodClique, status: Option<&PodCliqueStatus>) -> bool {
     let all = clique.metadata.annotations.as_ref();
     let is_recreated = all.is_some_and(|all| all.contains_key(annotations::RECREATED));
     is_recreated && !status.is_some_and(|status| is_reached(&status.conditions))
 }
 
-/// A member of a group and its pods; nothing when it does not exist.
+/// A member of a group and its pods; nothing if it does not exist.
 pub type Member<'a> = Option<(&'a PodClique, &'a [ObservedPod])>;
 
-/// Since when a group that had its minimum has been below it, if its pods still show it. `replicas` are the
-/// members of its replicas `0..spec.replicas`.
+/// When a group that had its minimum fell below it, if its pods still confirm it. `replicas` are the members of
+/// its replicas `0..spec.replicas`.
 pub fn group_is_breached_since(
     group: &PodCliqueScalingGroup,
     replicas: &[Vec<Member<'_>>],
@@ -87,12 +87,12 @@ pub fn group_is_breached_since(
     group_breached_since(group).filter(|_| healthy < minimum)
 }
 
-/// Since when a scaling group that had its minimum has been below it.
+/// When a scaling group that had its minimum fell below it.
 pub fn group_breached_since(group: &PodCliqueScalingGroup) -> Option<Timestamp> {
     group_will_be_breached_since(group.status.as_ref()?)
 }
 
-/// The same with the status that it is about to get.
+/// The same with its next status.
 pub fn group_will_be_breached_since(next: &PodCliqueScalingGroupStatus) -> Option<Timestamp> {
     breached_since(&next.conditions)
 }
@@ -103,18 +103,18 @@ fn breached_since(conditions: &[Condition]) -> Option<Timestamp> {
     is_reached(conditions).then_some(since)
 }
 
-/// Whether a group is recovering from a termination of its replica of the set.
+/// Whether a group is recovering from a termination of its set replica.
 pub fn is_in_progress(group: &PodCliqueScalingGroup) -> bool {
     group.status.as_ref().is_some_and(will_be_in_progress)
 }
 
-/// The same with the status that it is about to get.
+/// The same with its next status.
 pub fn will_be_in_progress(next: &PodCliqueScalingGroupStatus) -> bool {
     let condition = get(&next.conditions, GANG_TERMINATION_IN_PROGRESS);
     condition.is_some_and(|condition| condition.status == TRUE)
 }
 
-/// Whether a group reports that its replica of the set was terminated, and has to reach its minimum again. The group
+/// Whether a group reports that its set replica was terminated, and has to reach its minimum again. The group
 /// may have written other messages since.
 pub fn is_announced(group: &PodCliqueScalingGroup) -> bool {
     group
@@ -123,30 +123,30 @@ pub fn is_announced(group: &PodCliqueScalingGroup) -> bool {
         .is_some_and(|status| will_be_in_progress(status) && !is_reached(&status.conditions))
 }
 
-/// The uids of the PodCliques that a termination of this gang's replica deletes.
+/// The uids of the PodCliques that the termination of this gang's replica deletes.
 pub fn terminating(gang: &PodGang) -> BTreeSet<&str> {
     let all = gang.metadata.annotations.as_ref();
     let list = all.and_then(|all| all.get(annotations::TERMINATING_POD_CLIQUES));
     list.into_iter().flat_map(|list| list.split(',')).filter(|uid| !uid.is_empty()).collect()
 }
 
-/// How many pods the standalone PodCliques get that a termination of this gang's replica deletes, by name: those
-/// that somebody scaled.
+/// The numbers of pods of the standalone PodCliques that the termination of this gang's replica deletes, by
+/// name, if they were scaled.
 pub fn recreated_replicas(gang: &PodGang) -> BTreeMap<String, i32> {
     let all = gang.metadata.annotations.as_ref();
     let text = all.and_then(|all| all.get(annotations::RECREATED_REPLICAS));
-    // What cannot be read comes back as the template says.
+    // Without a readable record, the template decides.
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// What follows from breaches.
+/// The consequence of breaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
     Stay,
-    /// It is terminated at this time if it does not recover.
+    /// Terminate at this time, unless it recovers.
     Wait(Timestamp),
-    /// It is terminated now.
+    /// Terminate now.
     Terminate,
 }
 
@@ -169,9 +169,8 @@ pub fn verdict(
     }
 }
 
-/// Judges the replicas of a scaling group, each by the breaches of its members. They all stay when the
-/// group would fall below its minimum without the breached ones: then the whole replica of the set is at
-/// stake.
+/// The consequences for the replicas of a scaling group, each from the breaches of its members. All stay if the
+/// group would fall below its minimum without the breached ones: then the whole set replica is affected.
 pub fn group_replicas(
     group: &PodCliqueScalingGroup,
     replicas: &[Vec<Timestamp>],
@@ -189,8 +188,8 @@ pub fn group_replicas(
     replicas.iter().map(judge).collect()
 }
 
-/// The status of a group whose replica of the set is about to be terminated: it recovers, and has to reach
-/// its minimum again.
+/// The status of a group whose set replica is about to be terminated: it recovers, and has to reach its minimum
+/// again.
 pub fn announced(
     group: &PodCliqueScalingGroup,
     set_replica: u32,

@@ -1,12 +1,11 @@
-//! Updates: how a new template reaches what runs already.
+//! Updates: how a new template reaches running pods.
 //!
-//! A set notices a new generation hash and lets its replicas take turns. In the replica whose turn it
-//! is, standalone cliques replace their pods one by one, and scaling groups their replicas. Each of the
-//! three writes down in `status.updateProgress` what it is about to do before it does it, so whoever
-//! goes on after a crash does the same: `progress` says what to write down, `outdated` what to delete
-//! because of what is written down.
+//! A new generation hash starts an update of the set, one replica at a time. In the current replica, standalone
+//! cliques replace their pods one by one, and scaling groups their replicas. Each of the three records its next
+//! step in `status.updateProgress` before it acts, so that the operator continues with the same step after a
+//! crash: `progress` computes the record, `outdated` the deletions that follow from it.
 //!
-//! With `OnDelete` nothing is replaced: an update is over as soon as it is noticed.
+//! With `OnDelete` nothing is replaced: an update ends as soon as it starts.
 
 use grove_api::{
     PodClique, PodCliqueSet, annotations,
@@ -21,31 +20,31 @@ pub mod clique;
 pub mod group;
 pub mod set;
 
-/// What a set says about updates to everything in it.
+/// The state of a set's update for all its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollout<'a> {
-    /// The generation hash to reach. Absent while the set has not reported the one of its present
-    /// template: nothing is begun for a template that is about to be replaced.
+    /// The generation hash to reach. Absent until the set has reported the hash of its current template: no
+    /// update starts for a template that is about to be replaced.
     pub generation_hash: Option<&'a str>,
-    /// Running pods are left alone.
+    /// Whether running pods are not replaced.
     pub on_delete: bool,
-    /// Somebody wants to look before more is replaced.
+    /// Whether the user has paused updates.
     pub paused: bool,
     turn: Turn,
 }
 
-/// Whose turn it is.
+/// Which replica may update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// No update runs: everybody looks after themselves.
+    /// No update runs: every replica may.
     Everybody,
-    /// The update is between two replicas.
+    /// None: the update is between two replicas.
     Nobody,
     Replica(u32),
 }
 
 impl<'a> Rollout<'a> {
-    /// Reads it off a set whose present template has this generation hash.
+    /// Reads the state from a set whose current template has this generation hash.
     pub fn of(set: &'a PodCliqueSet, generation_hash: &str) -> Self {
         let status = set.status.as_ref();
         let reported = status.and_then(|status| status.current_generation_hash.as_deref());
@@ -58,12 +57,12 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Whether the set is at its present template, and nothing is on the way to it.
+    /// Whether the set is up to date and no update runs.
     fn is_settled(&self) -> bool {
         self.generation_hash.is_some() && self.turn == Turn::Everybody
     }
 
-    /// Whether a standalone clique of this replica may begin an update.
+    /// Whether a standalone clique of this replica may start an update.
     fn may_begin(&self, set_replica: u32) -> bool {
         self.turn == Turn::Everybody || self.is_turn_of(set_replica)
     }
@@ -73,7 +72,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// The replica of a set whose turn it is while an update runs.
+/// The replica of a set that is currently updated.
 pub fn whose_turn(set: &PodCliqueSet) -> Option<u32> {
     let progress = set.status.as_ref()?.update_progress.as_ref()?;
     match turn(progress) {
@@ -82,7 +81,7 @@ pub fn whose_turn(set: &PodCliqueSet) -> Option<u32> {
     }
 }
 
-/// Whether replicas of a set take turns at the moment.
+/// Whether an update of the set runs.
 pub fn is_under_way(set: &PodCliqueSet) -> bool {
     let progress = set.status.as_ref().and_then(|status| status.update_progress.as_ref());
     progress.is_some_and(is_running)
@@ -99,45 +98,44 @@ fn is_running(progress: &PodCliqueSetUpdateProgress) -> bool {
     progress.update_started_at.is_some() && progress.update_ended_at.is_none()
 }
 
-/// Whether running pods of a set are left alone when its template changes.
+/// Whether a set does not replace running pods when its template changes.
 pub fn is_on_delete(set: &PodCliqueSet) -> bool {
     let strategy = set.spec.update_strategy.as_ref();
     strategy.and_then(|strategy| strategy.type_.as_ref()) == Some(&UpdateStrategyType::OnDelete)
 }
 
-/// Whether somebody asked to hold updates of a set back.
+/// Whether the user has paused updates of a set.
 pub fn is_paused(set: &PodCliqueSet) -> bool {
     let annotations = set.metadata.annotations.as_ref();
     let value = annotations.and_then(|all| all.get(annotations::ROLLOUT_PAUSED));
     value.is_some_and(|value| value == "true")
 }
 
-/// Whether a new template of a set is not to be told to what exists: the set is paused, and has not
-/// begun the update to it.
+/// Whether existing children do not get a new template yet: the set is paused and has not started the update.
 pub fn is_held_back(set: &PodCliqueSet, generation_hash: &str) -> bool {
     let status = set.status.as_ref();
     let reported = status.and_then(|status| status.current_generation_hash.as_deref());
     is_paused(set) && reported.is_some_and(|reported| reported != generation_hash)
 }
 
-/// Whether a PodClique has the present template of its set, but calls it as another implementation does.
-/// It is left as it is until its pods have the name that we give it.
+/// Whether a PodClique has the current template of its set, but with a hash of another implementation. It stays
+/// as it is until its pods have our hash.
 pub fn is_taken_over(set: &PodCliqueSet, generation_hash: &str, clique: &PodClique) -> bool {
     let label = template_hash_label(clique);
     let is_current = || set::is_foreign(set) || Rollout::of(set, generation_hash).is_settled();
     label.is_some_and(|label| !hash::is_ours(label)) && is_current()
 }
 
-/// Where an update is after a look at it.
+/// State of an update after a step.
 #[derive(PartialEq)]
 enum Step {
-    /// Something is being replaced, or waited for.
+    /// Pods are being replaced or waited for.
     Goes,
-    /// Nothing is left to do.
+    /// Completed.
     Done,
 }
 
-/// A moment as Kubernetes writes it, in whole seconds.
+/// A time in whole seconds, as Kubernetes writes it.
 fn stamp(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
@@ -149,12 +147,12 @@ mod tests;
 pub(crate) mod testkit {
     use super::{Rollout, Turn};
 
-    /// No update runs, and this hash is the one to have.
+    /// No update runs, and this hash is current.
     pub(crate) fn idle(generation_hash: Option<&str>) -> Rollout<'_> {
         Rollout { generation_hash, on_delete: false, paused: false, turn: Turn::Everybody }
     }
 
-    /// It is the turn of this replica.
+    /// This replica is updated.
     pub(crate) fn rolling(generation_hash: &str, replica: u32) -> Rollout<'_> {
         Rollout { turn: Turn::Replica(replica), ..idle(Some(generation_hash)) }
     }

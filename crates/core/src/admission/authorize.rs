@@ -1,14 +1,13 @@
 //! Who may change the objects that the operator manages.
 //!
-//! Managed objects are written by the operator; a change by anybody else would be undone or, worse, lead
-//! it astray. The protection can be switched off for a single set by annotation. Objects whose set is
-//! unknown are nobody's and not protected.
+//! The operator would undo a change by another user, or act on it wrongly. An annotation disables the
+//! protection for a single set. Objects whose set does not exist are not protected.
 
 use std::collections::BTreeMap;
 
 use grove_api::{annotations, labels};
 
-/// What the user does.
+/// The operation of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opens a connection to the object, for example `exec`.
@@ -19,16 +18,16 @@ pub enum Operation {
     Update,
     /// Deletes it.
     Delete,
-    /// Something that did not exist when this was written.
+    /// An unknown operation.
     Other,
 }
 
 /// A request for a managed object.
 #[derive(Clone, Copy, Debug)]
 pub struct ManagedRequest<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Who does it.
+    /// The user.
     pub user: &'a str,
     /// Whether the object is a core/v1 Pod.
     pub is_pod: bool,
@@ -36,12 +35,12 @@ pub struct ManagedRequest<'a> {
     pub namespace: &'a str,
     /// Name of the object.
     pub name: &'a str,
-    /// Value of `app.kubernetes.io/part-of`: that of the stored object, or else that of the new one. A
-    /// user who takes the label away does not get around the protection.
+    /// Value of `app.kubernetes.io/part-of`: that of the stored object, or else that of the new one. Removing
+    /// the label therefore does not remove the protection.
     pub part_of: Option<&'a str>,
 }
 
-/// Who is exempt from the protection.
+/// Users that are exempt from the protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guards {
     /// User name of the operator's own service account.
@@ -53,14 +52,14 @@ pub struct Guards {
 /// Whether the objects of a set are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// As by default.
+    /// Enabled, the default.
     On,
-    /// Switched off by annotation.
+    /// Disabled by annotation.
     Off,
 }
 
 impl Protection {
-    /// What the annotations of a PodCliqueSet say.
+    /// Reads the annotations of a PodCliqueSet.
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
         let key = annotations::DISABLE_MANAGED_RESOURCE_PROTECTION;
         let value = annotations.and_then(|annotations| annotations.get(key));
@@ -71,12 +70,12 @@ impl Protection {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may go on.
+    /// Allowed.
     Allow {
-        /// What the user should know.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
-    /// It may not.
+    /// Denied.
     Deny {
         /// Why.
         message: String,
@@ -93,8 +92,8 @@ impl Decision {
     }
 }
 
-/// Decides a request. `lookup` tells whether the objects of the named set, in the namespace of the request,
-/// are protected, or that there is no such set. It is asked at most once; its error is passed on.
+/// Decides a request. `lookup` returns the protection of the named set in the namespace of the request, or
+/// nothing if the set does not exist. It is called at most once; its error is returned.
 pub fn authorize<E>(
     request: &ManagedRequest<'_>,
     guards: &Guards,

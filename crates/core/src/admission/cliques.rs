@@ -73,7 +73,7 @@ fn validate_name(
     }
     let mut groups = set.spec.template.pod_clique_scaling_groups.iter();
     if groups.any(|group| group.clique_names.contains(&clique.name)) {
-        // The length limit includes the group; it is reported there.
+        // The length limit includes the name of the group and is reported there.
         return;
     }
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ fn validate_name(
     }
 }
 
-/// What to do about names that are too long together.
+/// How to shorten names that are too long together.
 pub(super) fn too_long(length: usize, parts: &str) -> String {
     format!(
         "combined resource name length {length} exceeds {}-character limit required for pod naming. \
@@ -160,7 +160,7 @@ fn validate_auto_scaling(
 }
 
 fn validate_uniqueness(template: &PodCliqueSetTemplate, errors: &mut Vec<FieldError>) {
-    // Missing names have an error of their own; a missing role counts like any other.
+    // Missing names have their own error; a missing role counts like any other.
     let names = template.cliques.iter().map(|clique| clique.name.as_str());
     for name in duplicates(names.filter(|name| !name.is_empty())) {
         errors.push(FieldError::duplicate(format!("{PATH}.name"), name));
@@ -177,7 +177,7 @@ fn validate_uniqueness(template: &PodCliqueSetTemplate, errors: &mut Vec<FieldEr
     }
 }
 
-/// One backend has to be responsible for all pods of a gang.
+/// All pods of a gang must have the same backend.
 fn validate_scheduler(
     template: &PodCliqueSetTemplate,
     context: &Context,

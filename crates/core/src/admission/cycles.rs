@@ -1,12 +1,12 @@
-//! Cliques that wait for each other.
+//! Dependency cycles between cliques.
 
 use std::collections::BTreeMap;
 
 use grove_api::pod_clique_set::PodCliqueTemplate;
 
-/// The groups of cliques in which everyone waits for everyone, directly or through others. Groups, and
-/// the names in them, are in template order. A clique that waits for itself alone makes no group, nor do
-/// parents that do not exist.
+/// The groups of cliques in which each clique depends on all others, directly or indirectly. Groups, and the
+/// names in them, are in template order. A clique that depends only on itself is no group, and parents that do
+/// not exist are ignored.
 pub(super) fn of(cliques: &[PodCliqueTemplate]) -> Vec<Vec<&str>> {
     let index: BTreeMap<&str, usize> =
         cliques.iter().enumerate().rev().map(|(at, clique)| (clique.name.as_str(), at)).collect();
@@ -32,7 +32,7 @@ pub(super) fn of(cliques: &[PodCliqueTemplate]) -> Vec<Vec<&str>> {
     cycles.into_iter().map(|members| members.into_iter().map(name).collect()).collect()
 }
 
-/// All nodes, each after everything that can be reached from it and was not left before.
+/// All nodes in the order in which a depth-first search leaves them.
 fn finishing_order(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut visited = vec![false; edges.len()];
     let mut finished = Vec::with_capacity(edges.len());
@@ -40,7 +40,7 @@ fn finishing_order(edges: &[Vec<usize>]) -> Vec<usize> {
         if std::mem::replace(&mut visited[start], true) {
             continue;
         }
-        // A node with the number of its edges that were followed. No recursion: chains can be long.
+        // A node and the number of its edges that were followed. No recursion: chains can be long.
         let mut stack = vec![(start, 0)];
         while let Some((node, followed)) = stack.last_mut() {
             if let Some(&next) = edges[*node].get(*followed) {
@@ -57,7 +57,7 @@ fn finishing_order(edges: &[Vec<usize>]) -> Vec<usize> {
     finished
 }
 
-/// Gives all unclaimed nodes that can be reached from `root` to its component.
+/// Adds all unclaimed nodes that can be reached from `root` to its component.
 fn claim(root: usize, edges: &[Vec<usize>], component: &mut [Option<usize>]) {
     let mut stack = vec![root];
     while let Some(node) = stack.pop() {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_found_and_nothing_else() {
+    fn only_cycles_are_found() {
         type Case = (
             &'static [(&'static str, &'static [&'static str])],
             &'static [&'static [&'static str]],

@@ -1,8 +1,7 @@
-//! Values that the operator fills in before a set is checked and stored.
+//! Defaults that the operator sets before it checks a set.
 //!
-//! Defaults of the schema (start order, group replicas, …) are already there when these run. Applying them
-//! twice changes nothing more. On raw JSON the result is a patch of the changed places alone, so keys of
-//! other versions stay as they are.
+//! Defaults of the schema (start order, group replicas, …) are already set. Defaulting is idempotent. On raw
+//! JSON the result is a patch of the changed fields only, so keys of other versions stay as they are.
 
 use grove_api::{
     PodCliqueSet,
@@ -11,20 +10,20 @@ use grove_api::{
 };
 use serde_json::{Value, json};
 
-/// How long a gang may lack its minimum when the set does not say.
+/// Termination delay of a set that specifies none.
 pub const DEFAULT_TERMINATION_DELAY: GoDuration = GoDuration::from_secs(4 * 3600);
 
-/// JSON that is no PodCliqueSet.
+/// JSON that is not a PodCliqueSet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", if path.is_empty() { String::new() } else { format!("{path}: ") })]
 pub struct DecodeError {
-    /// Where, for example `spec.template.cliques[0].spec.replicas`. Empty for the object itself.
+    /// Path, for example `spec.template.cliques[0].spec.replicas`. Empty for the object itself.
     pub path: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub message: String,
 }
 
-/// Fills in the defaults.
+/// Sets the defaults.
 pub fn default(set: &mut PodCliqueSet) {
     let namespace = set.metadata.namespace.get_or_insert_default();
     if namespace.is_empty() {
@@ -48,8 +47,8 @@ fn default_clique(clique: &mut PodCliqueTemplate) {
     if grace_period.is_null() {
         *grace_period = json!(30);
     }
-    // Both are taken from the number as submitted: without replicas the minimum becomes 0 and is refused,
-    // so that nobody gets a gang of one without having said so.
+    // Both default to the submitted number: without replicas the minimum becomes 0 and is refused, so that a
+    // gang of one is always intended.
     spec.min_available.get_or_insert(spec.replicas);
     if let Some(scaling) = &mut spec.auto_scaling_config {
         scaling.min_replicas.get_or_insert(spec.replicas);
@@ -65,13 +64,13 @@ fn default_group(group: &mut ScalingGroupTemplate) {
     }
 }
 
-/// Reads a set. Keys with the value `null` count as absent.
+/// Decodes a set. Keys with the value `null` count as absent.
 pub fn decode(raw: &Value) -> Result<PodCliqueSet, DecodeError> {
     let mut raw = raw.clone();
     remove_nulls(&mut raw);
     serde_path_to_error::deserialize(&raw).map_err(|error| {
         let path = error.path().to_string();
-        // The root has no path worth showing.
+        // The root has no path.
         let path = if path == "." { String::new() } else { path };
         let message = in_kubernetes_words(&error.into_inner().to_string(), value_at(&raw, &path));
         DecodeError { path, message }
@@ -91,7 +90,7 @@ fn value_at<'a>(raw: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// What a decoder says about a value, as the API server would say it.
+/// Translates a decoder error into the words of the API server.
 fn in_kubernetes_words(message: &str, value: Option<&Value>) -> String {
     let of_type = ["invalid type: ", "invalid value: "];
     let mismatch = of_type.iter().find_map(|prefix| message.strip_prefix(prefix));
@@ -128,10 +127,10 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// The changes that defaulting makes to a set as it arrived.
+/// Returns the changes that defaulting makes to a submitted set.
 ///
-/// Beside the defaults these are the zero values of absent keys that the schema requires (a clique without
-/// `roleName` is accepted), and durations in their canonical form. Absent lists stay absent.
+/// Besides the defaults these are the zero values of absent keys that the schema requires (a clique without
+/// `roleName` is accepted), and durations in canonical form. Absent lists stay absent.
 pub fn default_patch(raw: &Value) -> Result<json_patch::Patch, DecodeError> {
     let mut set = decode(raw)?;
     default(&mut set);
@@ -143,7 +142,7 @@ pub fn default_patch(raw: &Value) -> Result<json_patch::Patch, DecodeError> {
     Ok(json_patch::diff(raw, &completed))
 }
 
-/// Brings what `typed` has into `raw`, which may have more.
+/// Adds what `typed` has to `raw`, which may have more.
 fn complete(raw: &mut Value, typed: &Value) {
     match (raw, typed) {
         (Value::Object(raw), Value::Object(typed)) => {

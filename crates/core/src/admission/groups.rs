@@ -75,7 +75,7 @@ fn validate_names(
     }
 }
 
-/// Numbers that are absent get 1 from the schema.
+/// Absent numbers get 1 from the schema.
 fn validate_numbers(path: &str, group: &ScalingGroupTemplate, errors: &mut Vec<FieldError>) {
     let replicas = group.replicas.unwrap_or(1);
     if replicas <= 0 {

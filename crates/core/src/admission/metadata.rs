@@ -1,7 +1,6 @@
 //! Metadata of objects and templates, as the API server checks it.
 //!
-//! Owner references, finalizers and managed fields are left to the API server, which has to check them for
-//! every object.
+//! The API server itself checks owner references, finalizers and managed fields.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::syntax;
 
-/// All annotations of an object together, keys and values.
+/// Maximum size of all annotations of an object, keys and values.
 const ANNOTATION_BYTES: usize = 256 * 1024;
 
 pub(super) fn validate(metadata: &ObjectMeta, errors: &mut Vec<FieldError>) {
@@ -27,7 +26,7 @@ pub(super) fn validate(metadata: &ObjectMeta, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A generated name exists once the API server has seen the object; before that, its prefix is checked.
+/// The API server generates a name only when it stores the object; until then its prefix is checked.
 fn validate_name(metadata: &ObjectMeta, errors: &mut Vec<FieldError>) {
     let prefix = metadata.generate_name.as_deref().unwrap_or_default();
     match metadata.name.as_deref().unwrap_or_default() {
@@ -36,7 +35,7 @@ fn validate_name(metadata: &ObjectMeta, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required("metadata.name", detail));
         }
         "" => {
-            // What is appended ends in an alphanumeric character.
+            // The generated suffix ends in an alphanumeric character.
             let faults = syntax::dns_subdomain(&format!("{prefix}x"));
             each(errors, "metadata.generateName", prefix, faults);
         }

@@ -1,5 +1,5 @@
-//! Rules about the annotations that put cliques into an MNNVL group. They become part of object names and of
-//! pods, and cannot change later.
+//! Rules about the annotations that put cliques into an MNNVL group. They become part of object names and pods,
+//! and are immutable.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use grove_api::{
 
 use super::{Context, syntax};
 
-/// An object that may carry the annotations: path of its annotations, and what they say.
+/// An object that may have the annotations: path and annotations.
 struct Carrier<'a> {
     path: String,
     annotations: Option<&'a BTreeMap<String, String>>,
@@ -47,7 +47,7 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// What the old and the new form of a carrier have in common.
+/// Identifies a carrier in the old and the new form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Child<'a> {
     Clique(&'a str),
@@ -116,7 +116,7 @@ pub(super) fn validate_update(
     validate_unchanged(&Carrier::of_set(new), &Carrier::of_set(old), errors);
     let old: BTreeMap<_, _> = Carrier::of_template(&old.spec.template).collect();
     for (child, carrier) in Carrier::of_template(&new.spec.template) {
-        // Children that were not there before are refused as such.
+        // New children are refused by other rules.
         if let Some(old) = old.get(&child) {
             validate_unchanged(&carrier, old, errors);
         }

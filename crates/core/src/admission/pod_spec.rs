@@ -1,8 +1,8 @@
 //! Rules about pod templates.
 //!
-//! Two kinds of rules come together here: those of Grove, about fields that it decides itself and names of
-//! environment variables, and those of the API server about every pod ([`pod`]). A set that breaks one of
-//! the latter would be stored, and each of its pods refused when the operator creates it.
+//! There are two kinds of rules: those of Grove, about fields that it sets itself and names of environment
+//! variables, and those of the API server for every pod ([`pod`]). A set that violates one of the latter would
+//! be stored, and the API server would refuse each of its pods.
 
 use grove_api::{field_error::FieldError, pod_clique_set::PodCliqueTemplate, pod_spec::PodSpec};
 use serde_json::Value;
@@ -25,8 +25,8 @@ mod volumes;
 
 /// Checks the pod template of a clique; `path` is that of the clique's spec.
 ///
-/// A template that is stored already is not checked again: rules that became stricter since then must not
-/// keep other fields of the set from changing.
+/// A stored template is not checked again: a rule that became stricter must not prevent changes of other
+/// fields.
 pub(super) fn validate(
     path: &str,
     clique: &PodCliqueTemplate,
@@ -68,10 +68,10 @@ pub(super) fn validate(
     }
 }
 
-/// What the API server refuses in every pod with this spec.
+/// Returns why the API server refuses every pod with this spec.
 ///
-/// `adds_claims` says that the operator adds resource claims to the pods, so that containers may name claims
-/// that the spec does not have.
+/// With `adds_claims` the operator adds resource claims to the pods, so that containers may name claims that
+/// the spec does not have.
 pub fn pod_errors(path: &str, spec: &PodSpec, adds_claims: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     pod::validate(&Part::new(path, spec), adds_claims, &mut errors);

@@ -9,7 +9,7 @@ use grove_api::{
     },
 };
 
-/// What the entries of all three levels have in common.
+/// The common part of the entries of all three levels.
 struct Reference<'a> {
     name: &'a str,
     namespace: Option<&'a str>,
@@ -88,7 +88,7 @@ pub(super) fn validate_clique(
     }
 }
 
-/// The checks of one list, entry by entry.
+/// Checks the entries of one list.
 struct Entries<'a> {
     path: &'a str,
     internal: BTreeSet<&'a str>,

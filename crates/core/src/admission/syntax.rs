@@ -1,7 +1,7 @@
-//! The forms of names in Kubernetes, checked as the API server checks them.
+//! Syntax of names in Kubernetes, checked as by the API server.
 //!
-//! Each function returns what is wrong in the words of the API server, nothing when all is well. The
-//! forms are simple enough to be matched by hand; the expressions only appear in the messages.
+//! Each function returns the faults in the words of the API server, none for valid text. The forms are simple
+//! enough to be matched by hand; the regular expressions only appear in the messages.
 
 const SUBDOMAIN_LIMIT: usize = 253;
 const LABEL_LIMIT: usize = 63;
@@ -44,7 +44,7 @@ pub(super) fn dns_label(text: &str) -> Vec<String> {
     faults
 }
 
-/// Key of a label or annotation: a name, with a DNS subdomain and a slash before it if need be.
+/// Key of a label or annotation: a name, optionally with a DNS subdomain and a slash before it.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let form = || {
         explained(
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_and_directories_have_messages_of_their_own() {
+    fn dots_and_slashes_have_their_own_messages() {
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);
         assert_eq!(env_name("."), ["must not be '.'"]);
         assert_eq!(env_name(".."), ["must not be '..'"]);

@@ -45,7 +45,7 @@ fn validate_claim_templates(templates: &[ResourceClaimTemplate], errors: &mut Ve
             errors.push(FieldError::required(path, "at least one device request is required"));
         }
     }
-    // Missing names have an error of their own.
+    // Missing names have their own error.
     let names = templates.iter().map(|template| template.name.as_str());
     for name in duplicates(names.filter(|name| !name.is_empty())) {
         errors.push(FieldError::duplicate(format!("{path}.name"), name));

@@ -1,4 +1,4 @@
-//! One row per rule: what is changed in a good set, and the exact messages that follow.
+//! One row per rule: a change of a valid set, and the exact messages that follow.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ mod groups;
 mod set;
 mod update;
 
-/// A change to the good set.
+/// A change of the valid set.
 type Change = fn(&mut Value);
 
 fn context() -> Context {
@@ -22,7 +22,7 @@ fn context() -> Context {
     }
 }
 
-/// A set that has its defaults and breaks no rule.
+/// A set with defaults that violates no rule.
 fn good() -> Value {
     let pod = json!({
         "restartPolicy": "Always",
@@ -72,7 +72,7 @@ fn template(set: &mut Value) -> &mut Value {
     &mut set["spec"]["template"]
 }
 
-/// The clique that stands alone.
+/// The standalone clique.
 fn router(set: &mut Value) -> &mut Value {
     &mut template(set)["cliques"][0]
 }
@@ -107,6 +107,6 @@ fn assert_created(rows: &[(&str, Change, &[&str])]) {
 }
 
 #[test]
-fn good_set_is_accepted() {
+fn the_valid_set_is_accepted() {
     assert_created(&[("nothing", |_| {}, &[])]);
 }

@@ -1,5 +1,4 @@
-//! What may not change in a stored set: which cliques and groups there are, and everything that is part of
-//! the identity of running gangs.
+//! Immutable parts of a stored set: its cliques and groups, and all fields that identify running gangs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +61,7 @@ fn validate_clique_composition(
         return;
     }
     let mut pairs = new.cliques.iter().zip(&old.cliques).enumerate();
-    // The first difference tells it all: the rest follows from it.
+    // Report only the first difference: the others follow from it.
     if let Some((position, (got, expected))) = pairs.find(|(_, (new, old))| new.name != old.name) {
         let detail = format!(
             "clique order cannot be changed when StartupType is InOrder or Explicit. Expected '{}' at \

@@ -1,12 +1,12 @@
-//! What is accepted although it will not work as its author may think.
+//! Warnings about accepted settings that have no effect or may fail later.
 
 use std::collections::BTreeMap;
 
 use grove_api::PodCliqueSet;
 use serde_json::Value;
 
-/// Reported for every clique with a restart policy other than the default. The default is stored like a value
-/// that the user wrote, so it gets no warning.
+/// The warning for a clique with a restart policy other than the default. The stored default looks like a value
+/// of the user, so it gets no warning.
 pub const RESTART_POLICY_IGNORED: &str = "restartPolicy will be ignored, it will be set to Always";
 
 /// The warnings about a set, in template order.

@@ -1,6 +1,6 @@
-//! What the start-order container needs to watch pods: a service account, its token and a role.
+//! The access objects of the start-order container: a service account, its token and a role.
 //!
-//! Workload pods do not run under this account; the token is only mounted into that one container.
+//! Workload pods do not run under this account; only that container mounts the token.
 
 use grove_api::{labels::Component, names};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub fn role_binding(layout: &Layout<'_>) -> Value {
     })
 }
 
-/// Whether a Role lets its subjects read pods as the Role of a set does. For Roles of other owners.
+/// Whether a Role of another owner grants the same access to pods as the Role of a set.
 pub fn role_grants_pods(role: &Value) -> bool {
     let has = |rule: &Value, field: &str, value: &str| {
         let mut all = rule[field].as_array().into_iter().flatten();
@@ -74,8 +74,7 @@ pub fn role_grants_pods(role: &Value) -> bool {
     })
 }
 
-/// Whether a RoleBinding gives the ServiceAccount of a set the Role of the set. For RoleBindings of
-/// other owners.
+/// Whether a RoleBinding of another owner binds the Role of a set to its ServiceAccount.
 pub fn binding_grants_role(layout: &Layout<'_>, binding: &Value) -> bool {
     let role = &binding["roleRef"];
     let account = names::service_account(layout.set_name());
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_grants_pods_when_one_of_its_rules_covers_each_verb() {
+    fn a_role_grants_pods_if_its_rules_cover_each_verb() {
         let set = set();
         let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": verbs });
         let mut one_pod = rule(&[""], &["pods"], &["get", "list", "watch"]);

@@ -1,4 +1,4 @@
-//! Horizontal pod autoscalers, one for each thing that asks for it.
+//! Horizontal pod autoscalers of the cliques and groups with a `scaleConfig`.
 
 use grove_api::{
     GROUP, PodClique, PodCliqueScalingGroup, VERSION, labels::Component, names,

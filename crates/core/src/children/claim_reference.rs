@@ -1,9 +1,8 @@
-//! How a pod spec names a claim: once for the pod, and once for every container that uses it.
+//! References to a claim in a pod spec: one for the pod, and one for every container that uses it.
 
 use serde_json::{Map, Value, json};
 
-/// Names a claim in a pod spec and in those of its containers that want it. What is named already is not
-/// named twice.
+/// Adds a claim to a pod spec and to the selected containers. Existing references are not repeated.
 pub(crate) fn add(
     pod_spec: &mut Map<String, Value>,
     claim: Value,
@@ -22,7 +21,7 @@ pub(crate) fn add(
     push(pod_spec, "resourceClaims", claim);
 }
 
-/// Whether a pod spec names a claim.
+/// Whether a pod spec references a claim.
 pub(crate) fn has(pod_spec: &Map<String, Value>, name: &str) -> bool {
     let claims = pod_spec.get("resourceClaims").and_then(Value::as_array);
     claims.into_iter().flatten().any(|claim| claim["name"] == name)
@@ -30,7 +29,7 @@ pub(crate) fn has(pod_spec: &Map<String, Value>, name: &str) -> bool {
 
 fn push(fields: &mut Map<String, Value>, key: &str, item: Value) {
     let list = fields.entry(key).or_insert(Value::Null);
-    // A template may say `null`, which means the same as no list.
+    // A template may contain `null`, which means no list.
     if !list.is_array() {
         *list = json!([]);
     }
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_that_want_a_claim_name_it_once_and_the_rest_is_kept() {
+    fn selected_containers_reference_a_claim_once_and_keep_their_other_claims() {
         let mut spec = json!({
             "resourceClaims": [{ "name": "theirs", "resourceClaimName": "t" }],
             "containers": [

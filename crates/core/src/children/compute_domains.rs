@@ -1,10 +1,9 @@
-//! ComputeDomains: nodes that share a high-speed network (MNNVL), one per group of cliques and replica of
-//! a set.
+//! ComputeDomains: nodes that share a high-speed network (MNNVL), one per MNNVL group and replica of a set.
 //!
-//! An annotation puts cliques into a group; the nearest one counts: of the clique, of its scaling group, of
-//! the set. Only cliques that ask for GPUs take part. Their containers with GPUs name a claim that the
-//! driver of the network makes for every pod. It is added to the spec of the PodClique, not to the template, so
-//! it is no part of any hash.
+//! An annotation puts cliques into an MNNVL group; that of the clique takes precedence over that of its scaling
+//! group and of the set. Only cliques that request GPUs take part. Their containers with GPUs reference a claim
+//! that the driver of the network creates for every pod. It is added to the spec of the PodClique, not to the
+//! template, so it is part of no hash.
 
 use std::collections::BTreeMap;
 
@@ -28,15 +27,15 @@ pub const CLAIM: &str = "mnnvl-claim";
 
 const GPU: &str = "nvidia.com/gpu";
 
-/// A group of cliques.
+/// An MNNVL group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MnnvlGroup<'a> {
-    /// Of those that only say that they want to take part.
+    /// The group of cliques that opt in without naming one.
     Default,
     Named(&'a str),
 }
 
-/// What an object says about its group.
+/// The MNNVL group in the annotations of an object.
 enum Choice<'a> {
     OptedOut,
     Group(MnnvlGroup<'a>),
@@ -51,7 +50,7 @@ impl MnnvlGroup<'_> {
     }
 }
 
-/// The domains of one replica of a set, by name.
+/// The ComputeDomains of one replica of a set, by name.
 pub fn compute_domains(layout: &Layout<'_>, set_replica: u32) -> Vec<ComputeDomain> {
     let cliques = layout.template().cliques.iter();
     let groups = cliques.filter_map(|clique| group_of(layout, clique));
@@ -61,12 +60,12 @@ pub fn compute_domains(layout: &Layout<'_>, set_replica: u32) -> Vec<ComputeDoma
     by_name.into_iter().map(domain).collect()
 }
 
-/// Whether a set needs domains.
+/// Whether a set needs ComputeDomains.
 pub fn is_used(layout: &Layout<'_>) -> bool {
     layout.template().cliques.iter().any(|clique| group_of(layout, clique).is_some())
 }
 
-/// Has the containers with GPUs of a PodClique name the claim of their domain.
+/// Adds the claim of the domain to the containers with GPUs of a PodClique.
 pub fn join(layout: &Layout<'_>, clique: &Clique<'_>, pod_spec: &mut PodSpec) {
     let Some(group) = group_of(layout, clique.template) else { return };
     if claim_reference::has(pod_spec, CLAIM) {
@@ -96,7 +95,7 @@ fn compute_domain(
     object
 }
 
-/// The group of a clique, if it is in one and has GPUs.
+/// The MNNVL group of a clique with GPUs, if any.
 fn group_of<'a>(layout: &Layout<'a>, clique: &'a PodCliqueTemplate) -> Option<MnnvlGroup<'a>> {
     let of_group = layout.group_of(&clique.name).map(|group| &group.template.annotations);
     let of_set = layout.set().metadata.annotations.as_ref();
@@ -107,7 +106,7 @@ fn group_of<'a>(layout: &Layout<'a>, clique: &'a PodCliqueTemplate) -> Option<Mn
     }
 }
 
-/// What annotations say about the group; nothing when they do not mention it.
+/// Reads the MNNVL group from annotations; nothing if they do not contain it.
 fn choice(annotations: &BTreeMap<String, String>) -> Option<Choice<'_>> {
     let group = annotations.get(annotations::MNNVL_GROUP).map(String::as_str);
     let switch = annotations.get(annotations::AUTO_MNNVL).map(String::as_str);
@@ -134,7 +133,7 @@ fn has_gpu(container: &Map<String, Value>) -> bool {
     })
 }
 
-/// Whether a quantity is more than nothing. It may be written as a number or as text with a suffix.
+/// Whether a quantity is positive. It may be a number or text with a suffix.
 fn is_positive(quantity: &Value) -> bool {
     let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
     let mut number = text.chars().take_while(|char| !char.is_alphabetic());

@@ -1,13 +1,13 @@
-//! Environment variables that containers get.
+//! Environment variables of containers.
 //!
-//! Ours come first, because Kubernetes expands `$(NAME)` only for variables that are defined earlier in
-//! the list. A user's variable of the same name is dropped.
+//! Ours come first, because Kubernetes expands `$(NAME)` only for variables that are defined earlier in the
+//! list. A user's variable of the same name is dropped.
 
 use grove_api::{env, labels};
 use serde_json::{Map, Value, json};
 
-/// Variables of every pod of a group member. Name and index are read from the pod's labels, so that the
-/// pod spec is the same in every replica of the group.
+/// Variables of every pod of a group member. Name and index come from the pod's labels, so that the pod spec is
+/// the same in every replica of the group.
 pub(crate) fn of_group_member(template_pods: u32) -> [Value; 3] {
     [
         from_label(env::PCSG_NAME, labels::POD_CLIQUE_SCALING_GROUP),
@@ -27,7 +27,7 @@ pub(crate) fn from_label(name: &str, label: &str) -> Value {
     json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
 }
 
-/// Puts variables in front of those of every container and init container of a pod spec.
+/// Prepends variables to every container and init container of a pod spec.
 pub(crate) fn prepend(pod_spec: &mut Map<String, Value>, variables: &[Value]) {
     for list in ["initContainers", "containers"] {
         let containers = pod_spec.get_mut(list).and_then(Value::as_array_mut);

@@ -1,4 +1,4 @@
-//! Owner references: who an object belongs to, and goes with.
+//! Owner references. The garbage collector deletes an object with its owner.
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -19,7 +19,7 @@ pub fn of_clique(clique: &PodClique) -> OwnerReference {
     controller(PodClique::API_VERSION, PodClique::KIND, &clique.metadata)
 }
 
-/// The owner is a stored object, so it has a name and a uid. The API server refuses an empty uid.
+/// The owner is a stored object with a name and a uid. The API server refuses an empty uid.
 fn controller(api_version: &str, kind: &str, metadata: &ObjectMeta) -> OwnerReference {
     OwnerReference {
         api_version: api_version.to_owned(),

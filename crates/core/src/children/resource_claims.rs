@@ -1,8 +1,8 @@
-//! ResourceClaims that pods share, as `resourceSharing` of a set, a group or a clique says.
+//! ResourceClaims that pods share, from `resourceSharing` of a set, a group or a clique.
 //!
-//! An entry makes one claim for all replicas of its owner, or one for each. Claims are made whether or not
-//! a pod names them; filters only decide which pods do. The spec of a claim comes from a template, inside
-//! the set or beside it, and cannot change afterwards.
+//! An entry gives one claim for all replicas of its owner, or one for each. Claims exist whether or not a pod
+//! references them; filters only select the pods that do. The spec of a claim comes from a template, inside the
+//! set or outside, and is immutable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use serde_json::{Map, Value, json};
 use super::claim_reference;
 use crate::layout::{Clique, Group, Layout};
 
-/// A claim that should be there.
+/// A desired claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceClaim {
     /// Name.
     pub name: String,
-    /// The labels that are ours.
+    /// The labels that the operator sets.
     pub labels: BTreeMap<String, String>,
-    /// Where its spec comes from.
+    /// The template of its spec.
     pub template: ClaimTemplate,
 }
 
 /// The template of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimTemplate {
-    /// One of the set's own.
+    /// A template of the set.
     Internal {
         /// Its name in the set.
         name: String,
@@ -77,7 +77,7 @@ impl ResourceClaim {
     }
 }
 
-/// The claims that all replicas of a set share.
+/// The claims for all replicas of a set.
 pub fn of_set(layout: &Layout<'_>) -> Vec<ResourceClaim> {
     Owner::set(layout).shared(layout, entries(&layout.template().resource_sharing))
 }
@@ -88,7 +88,7 @@ pub fn of_set_replica(layout: &Layout<'_>, set_replica: u32) -> Vec<ResourceClai
     Owner::set(layout).of_replicas(layout, entries, [set_replica])
 }
 
-/// The claims of a group with this many replicas: those that all of them share, then those of each.
+/// The claims of a group with this many replicas: those for all replicas, then those of each.
 pub fn of_group(
     layout: &Layout<'_>,
     set_replica: u32,
@@ -102,7 +102,7 @@ pub fn of_group(
     claims
 }
 
-/// The claims of a clique: those that all of its pods share, then those of the pods with these indices.
+/// The claims of a clique: those for all pods, then those of the pods with these indices.
 pub fn of_clique(
     layout: &Layout<'_>,
     clique: &Clique<'_>,
@@ -122,7 +122,7 @@ pub fn is_used(template: &PodCliqueSetTemplate) -> bool {
         || template.pod_clique_scaling_groups.iter().any(|group| !group.resource_sharing.is_empty())
 }
 
-/// Namespaces and names of the ResourceClaimTemplates beside the set that it refers to, at any level.
+/// Namespaces and names of the ResourceClaimTemplates outside the set that it refers to, at any level.
 pub fn external_templates(layout: &Layout<'_>) -> BTreeSet<(String, String)> {
     let template = layout.template();
     let cliques = template.cliques.iter().flat_map(|clique| entries(&clique.resource_sharing));
@@ -146,19 +146,19 @@ pub fn internal_template<'a>(layout: &Layout<'a>, name: &str) -> Option<&'a Map<
 
 // === what pods name ===
 
-/// The claims that the pods of one PodClique name.
+/// The claims that the pods of one PodClique reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodClaims {
     /// The same for all pods.
     shared: Vec<String>,
     /// Name of the PodClique.
     clique: String,
-    /// Templates of which every pod has a claim of its own.
+    /// Templates with one claim per pod.
     per_pod: Vec<String>,
 }
 
 impl PodClaims {
-    /// The claims of a PodClique's pods, in the order in which they name them.
+    /// The claims of a PodClique's pods, in the order of their references.
     pub fn of(layout: &Layout<'_>, clique: &Clique<'_>) -> Self {
         let name = clique.template.name.as_str();
         let group = clique.member_of.as_ref().map(|member| member.group);
@@ -184,7 +184,7 @@ impl PodClaims {
         Self { shared, clique: clique.name.clone(), per_pod }
     }
 
-    /// Whether the pods name none.
+    /// Whether the pods reference none.
     pub fn is_empty(&self) -> bool {
         self.shared.is_empty() && self.per_pod.is_empty()
     }
@@ -196,7 +196,7 @@ impl PodClaims {
         self.shared.iter().cloned().chain(self.per_pod.iter().map(own)).collect()
     }
 
-    /// Has a pod and all its containers name their claims.
+    /// Adds the claims of a pod to the pod and all its containers.
     pub fn add_to(&self, pod_index: u32, pod: &mut Value) {
         let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
         for name in self.names(pod_index) {
@@ -231,7 +231,7 @@ where
 
 // === entries and owners ===
 
-/// What the entries of all three levels have in common.
+/// The common part of the entries of all three levels.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     name: &'a str,
@@ -270,10 +270,10 @@ impl Entry<'_> {
     }
 }
 
-/// Who claims belong to.
+/// The owner of claims.
 struct Owner {
     name: String,
-    /// Label with its name; a set is named in every label set anyway.
+    /// Label with its name; none for a set, whose name is in all labels.
     name_label: Option<&'static str>,
     /// Label of claims of one replica.
     index_label: &'static str,
@@ -316,7 +316,7 @@ impl Owner {
     ) -> Vec<ResourceClaim> {
         let own = entries.filter(|entry| *entry.scope == ResourceSharingScope::PerReplica);
         let own: Vec<Entry<'_>> = own.collect();
-        // Usually there are none, of many replicas.
+        // Most of many replicas have no claims.
         if own.is_empty() {
             return Vec::new();
         }

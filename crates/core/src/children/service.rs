@@ -1,4 +1,4 @@
-//! The headless service that gives the pods of a set replica their DNS names.
+//! The headless Service that gives the pods of a set replica their DNS names.
 
 use grove_api::{
     labels::{self, Component},

@@ -1,4 +1,4 @@
-//! Every object of two worked examples, whole, and the rules that the examples do not show.
+//! All objects of two complete examples, and the rules that the examples do not show.
 
 use std::collections::BTreeMap;
 
@@ -191,7 +191,7 @@ fn live_replica_counts_are_kept_and_the_rest_follows_the_template() {
 }
 
 #[test]
-fn template_cannot_claim_another_place() {
+fn a_template_cannot_override_the_place_labels() {
     let mut set = simple1();
     let forged = ["grove.io/podcliquescalinggroup", "grove.io/base-podgang", "grove.io/podgang"];
     for clique in &mut set.spec.template.cliques {

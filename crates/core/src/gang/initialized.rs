@@ -15,12 +15,12 @@ use crate::{
     pods::ObservedPod,
 };
 
-/// How far a gang is on its way to its first complete set of references.
+/// Progress of a gang to its first complete set of references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Initialization {
     /// A member PodClique or some of its pods do not exist yet.
     PodsPending,
-    /// The pods exist; not all of them say that they are in the gang, or the gang does not list them.
+    /// The pods exist, but some lack the label of the gang or a reference in it.
     RefsSyncing,
     /// Complete.
     Ready,
@@ -33,11 +33,11 @@ pub struct Member<'a> {
     pub wanted: u32,
     /// Its pods.
     pub pods: &'a [ObservedPod],
-    /// A ResourceClaim that its pods name and that does not exist: they cannot run.
+    /// A ResourceClaim that its pods reference and that does not exist: they cannot run.
     pub missing_claim: Option<&'a str>,
 }
 
-/// Judges a gang as it is stored. `member` finds a PodClique by name, or nothing when it does not exist.
+/// The state of a stored gang. `member` finds a PodClique by name, or nothing if it does not exist.
 pub fn initialization<'a>(
     gang: &str,
     spec: &PodGangSpec,
@@ -59,7 +59,7 @@ pub fn initialization<'a>(
     spec.pod_groups.iter().map(of_group).min().unwrap_or(Initialization::PodsPending)
 }
 
-/// Whether a gang was complete once.
+/// Whether a gang has been complete once.
 pub fn is_initialized(gang: &PodGang) -> bool {
     gang.status.as_ref().is_some_and(is_initialized_status)
 }
@@ -69,10 +69,9 @@ pub(super) fn is_initialized_status(status: &PodGangStatus) -> bool {
     find(&status.conditions, reasons::INITIALIZED) == Some(condition::TRUE)
 }
 
-/// The status of a gang. Conditions of schedulers, their phase and score are kept. A gang begins as
-/// pending, even when its pods were quicker than its first status, so that everybody sees the same
-/// story. One that was initialised once is left as it is. `missing_claim` is the first one of
-/// [its members](Member).
+/// The status of a gang. Conditions, phase and score of the scheduler are kept. A gang starts as pending, even
+/// if its pods exist before its first status, so that all gangs pass the same states. An initialized gang stays
+/// as it is. `missing_claim` is the first one of [its members](Member).
 pub fn status(
     stored: Option<&PodGangStatus>,
     generation: Option<i64>,

@@ -1,13 +1,12 @@
-//! Labels and annotations of the set that its gangs carry too, for schedulers to read.
+//! Labels and annotations of the set that its gangs copy, for schedulers.
 //!
-//! A key that leaves the set has to leave the gang, while keys that somebody else put on the gang have to
-//! stay. So an annotation of the gang remembers which keys were mirrored; only those are ever removed.
-//! Keys of our own prefix are not mirrored: on a set they are switches for the operator. Neither is the
-//! manifest that kubectl keeps in an annotation: it describes the set, and it would multiply its size
-//! by the number of gangs.
+//! A key that is removed from the set is removed from the gang, while keys of other owners on the gang stay. So
+//! an annotation of the gang records the mirrored keys; only those are ever removed. Keys with our own prefix
+//! are not mirrored: on a set they are switches for the operator. Neither is the manifest that kubectl keeps in
+//! an annotation, which would multiply its size by the number of gangs.
 //!
-//! A set with hundreds of gangs would pay hundreds of writes for a note in an annotation. So a change that
-//! nothing else comes with, of keys that the scheduler does not act on, waits for the next write.
+//! A set with hundreds of gangs would cost hundreds of writes for each changed annotation. So a change of
+//! mirrored keys alone, which the scheduler does not act on, waits for the next write.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 type Strings = BTreeMap<String, String>;
 
-/// What [`MIRRORED_KEYS`] holds.
+/// The content of [`MIRRORED_KEYS`].
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Memory {
@@ -35,7 +34,7 @@ pub(super) struct Mirrored {
     pub(super) annotations: Option<Strings>,
 }
 
-/// Combines what the live gang has, what the set has, and the labels that the operator manages.
+/// Combines the metadata of the live gang, of the set, and the labels that the operator manages.
 pub(super) fn apply(set: &ObjectMeta, live: Option<&ObjectMeta>, managed: Strings) -> Mirrored {
     let live_labels = live.and_then(|live| live.labels.as_ref());
     let live_annotations = live.and_then(|live| live.annotations.as_ref());
@@ -60,7 +59,7 @@ pub(super) fn apply(set: &ObjectMeta, live: Option<&ObjectMeta>, managed: String
     Mirrored { labels, annotations: (!annotations.is_empty()).then_some(annotations) }
 }
 
-/// Whether nothing but mirrored keys differ, and none of them is one that `acted_on` tells.
+/// Whether only mirrored keys differ, and `acted_on` is false for all of them.
 pub(super) fn can_wait(
     live: &ObjectMeta,
     wanted: &ObjectMeta,
@@ -87,8 +86,8 @@ pub(super) fn can_wait(
         )
 }
 
-/// What was mirrored last time. An unreadable memory counts as none: better a key too many than a
-/// foreign one lost.
+/// The keys that were mirrored last time. An unreadable record counts as empty: rather keep a key too many than
+/// remove a foreign one.
 fn remembered(annotations: Option<&Strings>) -> Memory {
     let text = annotations.and_then(|annotations| annotations.get(MIRRORED_KEYS));
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()

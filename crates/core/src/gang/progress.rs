@@ -1,4 +1,4 @@
-//! Phase and the conditions Scheduled and Ready of a gang, derived from its pods for schedulers that do not
+//! Phase and the conditions Scheduled and Ready of a gang, derived from its pods if the scheduler does not
 //! report them.
 
 use grove_api::condition::{self, Condition, pod_gang as reasons};
@@ -9,8 +9,8 @@ use super::initialized::is_initialized_status;
 use super::release::GangPods;
 use crate::condition::{Observation, find, get, observe};
 
-/// Adds what the pods of an initialized gang show. A scheduler that writes the phase or one of the conditions
-/// itself is left to do so.
+/// Reports the state of an initialized gang's pods, unless the scheduler writes the phase or one of the
+/// conditions.
 pub fn report_pods(
     status: &mut PodGangStatus,
     pods: GangPods,
@@ -20,7 +20,7 @@ pub fn report_pods(
     if !is_initialized_status(status) || is_reported_by_scheduler(status, pods) {
         return;
     }
-    // A gang that has not come up yet says so with its phase.
+    // Before it is first scheduled, the phase is enough.
     if !pods.scheduled && get(&status.conditions, reasons::SCHEDULED).is_none() {
         return;
     }
@@ -68,8 +68,8 @@ fn phase(is_scheduled: bool, is_ready: bool) -> PodGangPhase {
     }
 }
 
-/// Whether the conditions come from a scheduler, or a phase that follows neither from our conditions nor from
-/// the pods.
+/// Whether the scheduler wrote the conditions, or a phase that follows neither from our conditions nor from the
+/// pods.
 fn is_reported_by_scheduler(status: &PodGangStatus, pods: GangPods) -> bool {
     let ours = [
         (reasons::SCHEDULED, [reasons::PODS_SCHEDULED, reasons::PODS_NOT_SCHEDULED]),
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_were_removed_come_back() {
+    fn removed_conditions_are_restored() {
         let mut gang = status("Running", &[("Initialized", "True", "Ready")]);
         assert_eq!(step(&mut gang, RUNNING, 1), "Running True True");
     }
 
     #[test]
-    fn a_scheduler_that_reports_wins() {
+    fn reports_of_the_scheduler_take_precedence() {
         let initialized = ("Initialized", "True", "Ready");
         let cases = [
             status("Pending", &[initialized, ("Scheduled", "False", "NoRoom")]),

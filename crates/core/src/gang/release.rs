@@ -17,22 +17,22 @@ use crate::pods::{ObservedPod, Phase};
 pub enum OwnGang<'a> {
     /// The base gang of the set replica.
     Base(Option<&'a PodGang>),
-    /// The gang of a group replica beyond the minimum.
+    /// The gang of a group replica above the minimum.
     Scaled {
         /// The gang itself.
         gang: Option<&'a PodGang>,
-        /// Whether its base gang [is scheduled](is_scheduled); false when that cannot be said.
+        /// Whether its base gang [is scheduled](is_scheduled); false if that is unknown.
         base_scheduled: bool,
     },
 }
 
-/// What the pods of a whole gang have in common.
+/// The state of all pods of a gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent answers")]
 pub struct GangPods {
     /// Every member has its minimum scheduled.
     pub scheduled: bool,
-    /// Every member has its minimum ready. Pods that succeeded have been.
+    /// Every member has its minimum ready. Succeeded pods count.
     pub ready: bool,
     /// Some pod without our gate waits for the scheduler.
     pub waiting: bool,
@@ -83,12 +83,12 @@ pub fn restarts_after<'a>(
     last
 }
 
-/// Which gates may be lifted now.
+/// Which gates to remove.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GateDecision<'a> {
-    /// Pods to release, by name.
+    /// Pods whose gate is removed, by name.
     pub lift: Vec<&'a ObservedPod>,
-    /// Why the other gated pods are held, if there are any.
+    /// Why the other gated pods wait, if there are any.
     pub hold: Option<Hold>,
 }
 
@@ -99,7 +99,7 @@ pub enum Hold {
     NoGang,
     /// The gang is not initialized.
     NotInitialized,
-    /// The base gang does not have its minimum scheduled.
+    /// The base gang is not scheduled.
     BaseNotScheduled,
     /// The gang does not list the pod.
     NotReferenced,
@@ -135,8 +135,8 @@ pub fn gates<'a>(pod_clique: &str, pods: &'a [ObservedPod], gang: OwnGang<'_>) -
     GateDecision { lift: gated, hold }
 }
 
-/// Whether every member of a gang has its minimum scheduled. `scheduled` gives the number of scheduled
-/// pods of a PodClique, or nothing when it does not exist.
+/// Whether every member of a gang has its minimum scheduled. `scheduled` returns the number of scheduled pods
+/// of a PodClique, or nothing if it does not exist.
 pub fn is_scheduled(gang: &PodGangSpec, scheduled: impl Fn(&str) -> Option<i32>) -> bool {
     gang.pod_groups
         .iter()

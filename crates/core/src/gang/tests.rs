@@ -68,7 +68,7 @@ fn empty_priority_class_is_none() {
 }
 
 #[test]
-fn scheduler_label_names_the_first_scheduler_that_a_clique_asks_for() {
+fn the_scheduler_label_names_the_first_scheduler_of_a_clique() {
     for (schedulers, expected) in
         [(["", ""], "fallback"), (["", "kai"], "kai"), (["volcano", ""], "volcano")]
     {
@@ -79,7 +79,7 @@ fn scheduler_label_names_the_first_scheduler_that_a_clique_asks_for() {
 }
 
 #[test]
-fn references_are_all_staying_pods_of_the_gang_by_name() {
+fn references_are_all_pods_of_the_gang_that_are_not_terminating() {
     let leaving = ObservedPod { deleting: true, ..running("c", 2) };
     let elsewhere = ObservedPod { gang: Some("other".into()), ..running("d", 3) };
     let pods = [running("b", 1), leaving, elsewhere, pod("a", 0)];
@@ -140,7 +140,7 @@ fn metadata_of_the_set_is_mirrored_and_foreign_keys_stay() {
 }
 
 #[test]
-fn only_mirrored_keys_that_nobody_acts_on_can_wait() {
+fn only_mirrored_keys_that_the_scheduler_ignores_can_wait() {
     type Change = fn(&mut PodCliqueSet, &mut PodGang);
     let metadata =
         json!({ "labels": { "team": "t" }, "annotations": { "queue": "q", "note": "n" } });
@@ -169,13 +169,13 @@ fn annotate(set: &mut PodCliqueSet, key: &str, value: &str) {
     annotations.insert(key.to_owned(), value.to_owned());
 }
 
-/// As somebody who cleans annotations up would.
+/// Removes the record of mirrored keys, as another tool might.
 fn forget(gang: &mut PodGang) {
     gang.metadata.annotations.as_mut().unwrap().retain(|key, _| key == "note");
 }
 
 #[test]
-fn damaged_memory_of_mirrored_keys_loses_nothing() {
+fn a_damaged_record_of_mirrored_keys_removes_no_key() {
     let metadata = json!({ "annotations": { "a": "1" } });
     let mut gang = gang_of(&set(&metadata, ["", ""]), None);
     let annotations = gang.metadata.annotations.as_mut().unwrap();
@@ -224,7 +224,7 @@ fn gang_waits_for_pods_then_for_references() {
 }
 
 #[test]
-fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
+fn an_initialized_gang_stays_initialized_and_foreign_conditions_are_kept() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let foreign = json!({ "type": "Scheduled", "status": "False", "reason": "r", "message": "" });
     let by_scheduler: PodGangStatus = serde_json::from_value(
@@ -233,7 +233,7 @@ fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
     .unwrap();
     let first = |state| status(None, Some(1), at(0), state, None);
     assert_eq!(first(PodsPending).phase.as_str(), "Pending");
-    assert_eq!(first(RefsSyncing), first(PodsPending), "pods that were quicker change no story");
+    assert_eq!(first(RefsSyncing), first(PodsPending), "a gang always starts as PodsPending");
     assert_ne!(first(Ready), first(PodsPending), "a complete gang whose state was lost");
 
     let pending = status(Some(&by_scheduler), Some(1), at(1), PodsPending, None);
@@ -248,7 +248,7 @@ fn initialised_gang_stays_initialised_and_others_keep_their_conditions() {
 
 proptest! {
     #[test]
-    fn gang_filled_from_its_own_references_is_ready_exactly_when_enough_pods_stay(
+    fn a_gang_with_all_references_is_ready_exactly_when_enough_pods_exist(
         pods in any_pods(), wanted in 0_u32..10,
     ) {
         let names = references("ns", "gang", &pods);

@@ -1,15 +1,15 @@
-//! One form for all spellings of the same pod spec.
+//! One canonical form for all equivalent pod specs.
 //!
-//! Removed are: `null`, empty lists, objects and texts, and defaults from the table below. Kept are
-//! list order, because Kubernetes reads meaning into it, the entries of lists even when they are empty,
-//! everything inside free-form maps, and the few keys whose empty value means something.
+//! It removes `null`, empty lists, objects and texts, and the defaults of the table below. It keeps the order
+//! of lists, which has a meaning in Kubernetes, list entries even when they are empty, the contents of
+//! free-form maps, and the few keys whose empty value has a meaning.
 //!
-//! The table is frozen: a new row would change the hash of stored templates. Defaults that a later
-//! Kubernetes brings are better left out.
+//! The table is frozen: a new row would change the hash of stored templates. Do not add defaults of later
+//! versions of Kubernetes.
 
 use serde_json::{Map, Value, json};
 
-/// Maps with keys of the user's choice. An empty value there is a value.
+/// Maps with arbitrary keys. An empty value there is a value.
 const FREE_FORM: [&str; 10] = [
     "annotations",
     "labels",
@@ -23,8 +23,8 @@ const FREE_FORM: [&str; 10] = [
     "volumeAttributes",
 ];
 
-/// Keys whose presence says something even when their value is empty: selectors that match everything,
-/// kinds of volumes, and the storage class that asks for none.
+/// Keys whose presence has a meaning even with an empty value: selectors that match everything, kinds of
+/// volumes, and the storage class that requests none.
 const PRESENCE_MATTERS: [&str; 6] = [
     "downwardAPI",
     "emptyDir",
@@ -34,7 +34,7 @@ const PRESENCE_MATTERS: [&str; 6] = [
     "storageClassName",
 ];
 
-/// A default that may be written out: key of the enclosing object or list, key, kind of value.
+/// A default that may be explicit: key of the enclosing object or list, key, kind of value.
 struct DefaultValue(&'static str, &'static str, Scalar);
 
 enum Scalar {
@@ -45,7 +45,7 @@ enum Scalar {
 
 use Scalar::{Flag, Integer, Text};
 
-/// Defaults that the API server or our own webhook fill in. The pod spec itself has the empty key.
+/// Defaults of the API server and of our own webhook. The pod spec itself has the empty key.
 const DEFAULTS: &[DefaultValue] = &[
     DefaultValue("", "dnsPolicy", Text("ClusterFirst")),
     DefaultValue("", "enableServiceLinks", Flag(true)),
@@ -116,7 +116,7 @@ fn object(parent: &str, map: &Map<String, Value>) -> Map<String, Value> {
     entries.filter_map(|(key, value)| Some((key.clone(), entry(key, value)?))).collect()
 }
 
-/// The canonical value of a key, or nothing when it may as well be absent.
+/// The canonical value of a key, or nothing if it is equivalent to an absent one.
 fn entry(key: &str, value: &Value) -> Option<Value> {
     let value = match value {
         Value::Null => return None,

@@ -1,7 +1,7 @@
 //! FNV-1a over an unambiguous byte encoding of JSON values.
 //!
-//! Every value starts with a letter for its type; texts and collections carry their length, so no two
-//! values share an encoding. Objects are written in byte order of their keys.
+//! Every value starts with a letter for its type; texts and collections include their length, so no two values
+//! have the same encoding. Objects are written in byte order of their keys.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde_json::{Number, Value};
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Letters and digits of the hash text: no vowels, so it never spells a word.
+/// Letters and digits of the hash text: no vowels, so that it never spells a word.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// 27 to the power of 14 is the first that exceeds 64 bits.
+/// 27 to the power of 14 is the first power above 64 bits.
 const TEXT_LENGTH: usize = 14;
 
-/// Whether a text could be that of a digest.
+/// Whether a text has the form of a digest.
 pub(super) fn is_text(text: &str) -> bool {
     text.len() == TEXT_LENGTH && text.bytes().all(|letter| ALPHABET.contains(&letter))
 }
@@ -53,7 +53,7 @@ impl Digest {
                 }
             }
             Value::Object(map) => {
-                // The JSON library orders its maps one way or another, depending on its features.
+                // The order of the JSON library's maps depends on its features.
                 let sorted: BTreeMap<_, _> = map.iter().collect();
                 self.header('o', sorted.len());
                 for (key, child) in sorted {
@@ -75,7 +75,7 @@ impl Digest {
         text.iter().map(|&byte| char::from(byte)).collect()
     }
 
-    /// Whole numbers in decimal, anything else by the bits of its double.
+    /// Integers in decimal, other numbers by the bits of the double.
     fn number(&mut self, number: &Number) {
         if let Some(whole) = number.as_i64() {
             self.integer(i128::from(whole));

@@ -34,8 +34,8 @@ fn rich() -> Value {
     })
 }
 
-/// These values are stored in clusters. A test that fails here means that an upgrade would restart every
-/// pod of every workload: change the code back, not the value.
+/// These values are stored in clusters. If this test fails, an upgrade would restart every pod of every
+/// workload: change the code back, not the value.
 #[test]
 fn hashes_of_known_templates_never_change() {
     let mut labelled = template(&rich());
@@ -57,7 +57,7 @@ fn set(pod_specs: &[Value]) -> PodCliqueSet {
 }
 
 #[test]
-fn spellings_of_the_same_template_share_a_hash() {
+fn equivalent_templates_have_the_same_hash() {
     let container = |extra: Value| {
         let mut container = json!({ "name": "c", "image": "busybox" });
         container.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -118,7 +118,7 @@ fn differences_that_reach_a_pod_change_the_hash() {
 }
 
 #[test]
-fn labels_annotations_and_the_priority_of_the_set_count_and_nothing_else_does() {
+fn the_hash_covers_labels_annotations_pod_spec_and_priority_only() {
     let before = template(&plain());
     let before_hash = pod_template_hash(&before, None);
     let entry = || [("a".to_owned(), String::new())].into();
@@ -139,7 +139,7 @@ fn labels_annotations_and_the_priority_of_the_set_count_and_nothing_else_does() 
 }
 
 #[test]
-fn generation_hash_follows_the_order_of_the_cliques() {
+fn the_generation_hash_depends_on_the_order_of_the_cliques() {
     let [one, other] = [set(&[plain(), rich()]), set(&[rich(), plain()])];
 
     assert_ne!(generation_hash(&one), generation_hash(&other));
@@ -162,7 +162,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Adds what a serialiser might add: nulls and empty values, to every object.
+/// Adds what a serializer might add: nulls and empty values, to every object.
 fn padded(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

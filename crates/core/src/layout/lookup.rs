@@ -1,7 +1,7 @@
-//! From an object back to its place in the layout.
+//! Finds the place of an object in the layout.
 //!
-//! Labels say where an object claims to be; it belongs there only if its name is the one that the layout
-//! builds for that place. Whatever does not match is foreign or left over and none of our business.
+//! Labels name the place of an object; it belongs there only if the layout builds the same name for that place.
+//! Other objects are foreign or left over, and are ignored.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use grove_api::{labels, names};
 
 use super::{Clique, Group, Layout};
 
-/// Where a PodGang belongs.
+/// The place of a PodGang.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GangPlace<'l, 'a> {
     /// The base gang of a replica of the set.
@@ -17,7 +17,7 @@ pub enum GangPlace<'l, 'a> {
         /// Replica of the set.
         set_replica: u32,
     },
-    /// The gang of one group replica beyond the minimum.
+    /// The gang of one group replica above the minimum.
     Scaled {
         /// Replica of the set.
         set_replica: u32,
@@ -57,9 +57,9 @@ impl<'a> Layout<'a> {
         Some((set_replica, self.group_named(set_replica, name)?))
     }
 
-    /// The place of a PodGang. Gangs carry no index in their labels; the caller has made sure by label
-    /// and owner that the gang is of this set, so the text after the name of the set, or of a group,
-    /// can only be an index. The index is only a candidate: the name built from it decides.
+    /// The place of a PodGang. Gangs have no index in their labels. The caller has checked label and owner, so
+    /// the text after the name of the set, or of a group, can only be an index. It is only a candidate: the
+    /// name built from it decides.
     pub fn find_gang(&self, name: &str) -> Option<GangPlace<'_, 'a>> {
         let rest = after(name, self.set_name())?;
         let set_replica = index(rest.split('-').next()?)?;
@@ -90,7 +90,7 @@ fn after<'t>(name: &'t str, prefix: &str) -> Option<&'t str> {
     name.strip_prefix(prefix)?.strip_prefix('-')
 }
 
-/// An index as Grove writes it: plain decimal, no sign, no padding.
+/// Parses an index as Grove writes it: plain decimal, no sign, no padding.
 fn index(text: &str) -> Option<u32> {
     let value: u32 = text.parse().ok()?;
     (value.to_string() == text).then_some(value)

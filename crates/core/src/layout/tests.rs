@@ -59,7 +59,7 @@ fn clique_without_a_minimum_needs_all_of_its_pods() {
 }
 
 #[test]
-fn clique_whose_name_ends_like_another_is_found_exactly() {
+fn a_clique_whose_name_is_a_suffix_of_another_is_found_exactly() {
     let set =
         set("x", &["b", "a-b", "0-b"], &json!([{ "name": "g", "cliqueNames": ["a-b", "b"] }]));
     let layout = Layout::of(&set);
@@ -73,11 +73,11 @@ fn clique_whose_name_ends_like_another_is_found_exactly() {
 }
 
 #[test]
-fn objects_of_a_set_with_a_look_alike_name_are_not_found() {
+fn objects_of_a_set_with_a_common_prefix_are_not_found() {
     let short = set("a", &["0-b", "b"], &json!([]));
     let long = set("a-0", &["b"], &json!([]));
     let [short, long] = [Layout::of(&short), Layout::of(&long)];
-    // Both sets want a PodClique of this name; only the label tells whose it is.
+    // Both sets have a PodClique of this name; only the label identifies its set.
     assert_eq!(short.standalone_cliques(0)[0].name, long.standalone_cliques(0)[0].name);
 
     let [short_labels, long_labels] = [&short, &long].map(|layout| {
@@ -109,7 +109,7 @@ fn group_is_found_by_its_exact_name() {
 }
 
 #[test]
-fn every_gang_finds_its_way_back() {
+fn every_gang_of_the_layout_is_found_by_its_name() {
     let groups = json!([
         { "name": "g", "cliqueNames": ["a"], "minAvailable": 1 },
         { "name": "g-0", "cliqueNames": ["b"], "minAvailable": 2 },

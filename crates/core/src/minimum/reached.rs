@@ -10,27 +10,27 @@ use jiff::Timestamp;
 
 use crate::condition::{Observation, find, get, observe, whole_seconds};
 
-/// Versions without the record took a condition for its first value when it changed so soon after the
-/// object was created.
+/// Versions without the record treated a condition as its first value if it changed this soon after the
+/// creation of the object.
 const FIRST_VALUE: Duration = Duration::from_secs(5);
 
-/// What is known at the moment.
+/// The current state of a minimum.
 pub(crate) struct Minimum {
     /// Whether the minimum is ready, or was since the last record.
     pub(crate) is_ready: bool,
-    /// Whether the conditions of an object without a record show that it was up.
+    /// Whether the conditions of an object without a record show that it had its minimum.
     pub(crate) is_inferred: bool,
     /// What is counted, and the minimum.
     pub(crate) of: (&'static str, i32),
 }
 
-/// Whether the record says that the minimum was reached.
+/// Whether the record is set.
 pub(crate) fn is_reached(conditions: &[Condition]) -> bool {
     find(conditions, REACHED) == Some(TRUE)
 }
 
 impl Minimum {
-    /// Whether the minimum was reached, given what the object reports so far.
+    /// Whether the minimum was reached, according to the stored conditions or the current state.
     pub(crate) fn is_reached(&self, stored: &[Condition]) -> bool {
         is_reached(stored) || self.is_ready || self.is_inferred_for(stored)
     }
@@ -42,8 +42,8 @@ impl Minimum {
     }
 }
 
-/// Adds the record to the next conditions of an object that reports the stored ones. A breach that was
-/// reported before the minimum was reached begins anew: what was reached now was lost now.
+/// Adds the record to the next conditions of an object with these stored ones. A breach that was reported
+/// before the minimum was reached restarts now, because only now there was a minimum to lose.
 pub(crate) fn record(
     conditions: &mut Vec<Condition>,
     stored: &[Condition],
@@ -84,7 +84,7 @@ pub(crate) fn reset(conditions: &mut Vec<Condition>, generation: Option<i64>, no
     observe(conditions, Observation { type_, status, reason, message, generation }, now);
 }
 
-/// Whether a condition has had another value before, as versions without the record judged it.
+/// Whether a condition had another value before, by the rule of versions without the record.
 pub(crate) fn is_later_value(
     conditions: &[Condition],
     type_: &str,
@@ -99,13 +99,12 @@ pub(crate) fn is_later_value(
 mod tests {
     use super::*;
 
-    /// The conditions of an object through time.
+    /// The conditions of an object over time.
     #[derive(Default)]
     struct Object(Vec<Condition>);
 
     impl Object {
-        /// Reports a breach and, unless an older version does it, the record. Returns since when it is
-        /// breached.
+        /// Reports a breach and, unless an older version does it, the record. Returns the start of the breach.
         fn report(&mut self, now: i64, breached: &'static str, minimum: Option<&Minimum>) -> i64 {
             let now = Timestamp::from_second(now).unwrap();
             let stored = self.0.clone();
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breach_counts_from_the_moment_at_which_there_was_something_to_lose() {
+    fn a_breach_counts_from_when_the_minimum_was_reached() {
         let mut object = Object::default();
         assert_eq!(object.report(1, TRUE, Some(&MISSING)), 1);
         assert_eq!(object.report(50, TRUE, Some(&MISSING)), 1);
@@ -153,20 +152,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_the_record_is_judged_by_its_other_conditions_once() {
+    fn the_record_is_inferred_once_from_other_conditions() {
         let mut object = Object::default();
         object.report(1, TRUE, Some(&SEEMS_LOST));
         assert!(!is_reached(&object.0), "a new object");
 
         let mut object = Object::default();
         object.report(1, TRUE, None);
-        assert_eq!(object.report(2, TRUE, Some(&SEEMS_LOST)), 1, "its breach goes on");
+        assert_eq!(object.report(2, TRUE, Some(&SEEMS_LOST)), 1, "its breach continues");
         assert_eq!(get(&object.0, REACHED).unwrap().reason, INFERRED);
 
         let mut object = Object::default();
         object.report(1, TRUE, None);
         object.report(2, TRUE, Some(&MISSING));
         object.report(3, TRUE, Some(&SEEMS_LOST));
-        assert!(!is_reached(&object.0), "judged once");
+        assert!(!is_reached(&object.0), "inferred once");
     }
 }

@@ -1,8 +1,8 @@
 //! How many pods to create, with which indices, and which pods to delete.
 //!
-//! Pods that are being deleted do not count: their replacement does not wait for them, and a healthy pod
-//! never goes because a dying one is still listed. Pods that ended by themselves do count, because Grove
-//! leaves them to their owner to look at, but their index is free.
+//! Terminating pods do not count: their replacement does not wait for them, and they never cause the deletion
+//! of a healthy pod. Succeeded and failed pods do count, because Grove leaves them for inspection, but their
+//! index is free.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -11,16 +11,16 @@ use thiserror::Error;
 
 use super::{ObservedPod, Phase};
 
-/// What to do about the number of pods. At most one of the lists has entries.
+/// Pods to create or delete. At most one of the lists has entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Balance<'a> {
     /// Indices of the pods to create, ascending.
     pub create: Vec<u32>,
-    /// Pods to delete, the one that is missed least first.
+    /// Pods to delete, the least valuable first.
     pub delete: Vec<&'a ObservedPod>,
 }
 
-/// The hostname of a pod is not one that Grove gives, so its index cannot be told.
+/// The hostname of a pod has not the form that Grove sets, so its index is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "pod {pod} of PodClique {pod_clique} has a hostname without an index; delete the pod to have it \
@@ -34,17 +34,17 @@ pub struct IndexError {
 }
 
 impl IndexError {
-    /// The code to report it under.
+    /// The code of the error.
     pub fn code(&self) -> ErrorCode {
         ErrorCode::GetAvailablePodHostnameIndices
     }
 }
 
-/// Compares the pods of a PodClique with the wanted number. `expected_hash` is the template hash that
-/// pods should have; others go first on scale-in. Pods with an index below `kept` go after all others.
+/// Compares the pods of a PodClique with the desired number. `expected_hash` is the template hash of up-to-date
+/// pods; scale-in deletes outdated pods first. Pods with an index below `kept` are deleted last.
 ///
-/// Two pods with one index are left behind by a create that was thought to be lost. Only one of them can
-/// have the hostname, so the other goes, even if it is not one too many.
+/// A create that only seemed to fail can lead to two pods with one index. Only one of them can have the
+/// hostname, so the other one is deleted, even if the number of pods is right.
 pub fn balance<'a>(
     pod_clique: &str,
     wanted: u32,
@@ -66,7 +66,7 @@ pub fn balance<'a>(
     Ok(Balance { create, delete })
 }
 
-/// Parts active pods whose index a more valuable one has too from the rest. Both keep their order, which
+/// Splits off pods whose index is also held by a pod we would rather keep. Both lists keep their order, which
 /// is ascending by value.
 fn twins(ranked: Vec<&ObservedPod>) -> (Vec<&ObservedPod>, Vec<&ObservedPod>) {
     let mut seen = BTreeSet::new();
@@ -80,7 +80,7 @@ fn twins(ranked: Vec<&ObservedPod>) -> (Vec<&ObservedPod>, Vec<&ObservedPod>) {
     (twins, single)
 }
 
-/// The lowest indices that no active pod has.
+/// The lowest indices without an active pod.
 fn free_indices(
     pod_clique: &str,
     number: usize,
@@ -99,8 +99,8 @@ fn free_indices(
     Ok((0..).filter(|index| !used.contains(index)).take(number).collect())
 }
 
-/// Ascending order of regret: not on a node, not running, not ready, outdated, newest. The name makes
-/// the order total.
+/// Scale-in order, least valuable first: not on a node, not running, not ready, outdated, newest. The name
+/// makes the order total.
 fn scale_in_rank<'a>(
     pod: &'a ObservedPod,
     expected_hash: &str,

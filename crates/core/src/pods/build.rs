@@ -1,8 +1,8 @@
-//! One pod, from its PodClique.
+//! Builds a pod of a PodClique.
 //!
-//! Building is cut in two because the scheduler's backend prepares the pod in between: it sees labels
-//! and the gate of the [`draft`], and whatever it changes stays; [`finish`] adds what has to come last.
-//! The start-order container is appended after the environment variables, so it gets none of them.
+//! There are two steps because the scheduler's backend prepares the pod in between: it gets the labels and the
+//! gate of the [`draft`], and its changes stay; [`finish`] adds what has to come last. The start-order
+//! container is appended after the environment variables are set, so it gets none of them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     start_order::Parent,
 };
 
-/// Everything that a pod is made of, besides its index.
+/// The input of a pod, except its index.
 #[derive(Clone, Copy, Debug)]
 pub struct PodContext<'a> {
     /// Name of the set.
@@ -26,16 +26,16 @@ pub struct PodContext<'a> {
     pub set_replica: u32,
     /// The stored PodClique.
     pub pod_clique: &'a PodClique,
-    /// The parents that the set gives this PodClique, for their minima.
+    /// The parents of this PodClique in the set, for their minima.
     pub parents: &'a [Parent],
-    /// Image of the start-order container, with tag; absent when the operator was not told.
+    /// Image of the start-order container, with tag; absent if it is not configured.
     pub init_image: Option<&'a str>,
 }
 
 /// A pod cannot be built from its PodClique.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// The label that names the gang is gone.
+    /// The label with the name of the gang is missing.
     #[error(
         "PodClique {pod_clique} has no label {label}; put it back or delete the PodClique to have it \
          created again",
@@ -45,7 +45,7 @@ pub enum BuildError {
         /// The PodClique.
         pod_clique: String,
     },
-    /// `spec.startsAfter` names something that the set does not.
+    /// `spec.startsAfter` names a PodClique that is not a parent in the set.
     #[error(
         "PodClique {pod_clique} starts after {parent}, which its PodCliqueSet does not say; delete the \
          PodClique to have it created again"
@@ -56,7 +56,7 @@ pub enum BuildError {
         /// The unknown parent.
         parent: String,
     },
-    /// The operator does not know the image of the start-order container.
+    /// The image of the start-order container is not configured.
     #[error(
         "PodClique {pod_clique} needs the start-order container, but environment variable {variable} of \
          the operator is not set",
@@ -69,7 +69,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// The code to report it under.
+    /// The code of the error.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::NoGang { .. } => ErrorCode::MissingPodGangLabelOnPodClique,
@@ -115,7 +115,7 @@ impl<'a> PodContext<'a> {
         ]
     }
 
-    /// The arguments of the start-order container; none when nothing has to be waited for.
+    /// The arguments of the start-order container; none without parents.
     fn arguments(&self) -> Result<Vec<String>, BuildError> {
         let argument = |name: &String| {
             let parent = self.parents.iter().find(|parent| parent.pod_clique == *name);
@@ -129,8 +129,8 @@ impl<'a> PodContext<'a> {
     }
 }
 
-/// The pod as the scheduler's backend gets to see it: metadata, the pod spec of the clique, and the gate
-/// as the only one.
+/// The pod as the scheduler's backend gets it: metadata, the pod spec of the clique, and our gate as the only
+/// one.
 pub fn draft(context: &PodContext<'_>, index: u32) -> Result<Value, BuildError> {
     let mut spec = context.pod_clique.spec.pod_spec.clone();
     spec.insert("schedulingGates".to_owned(), json!([{ "name": finalizers::SCHEDULING_GATE }]));
@@ -171,7 +171,7 @@ pub fn finish(context: &PodContext<'_>, index: u32, pod: &mut Value) -> Result<(
 
 fn append(spec: &mut Map<String, Value>, key: &str, items: impl IntoIterator<Item = Value>) {
     let list = spec.entry(key).or_insert_with(|| json!([]));
-    // A template may say `null`, which means the same as no list.
+    // A template may contain `null`, which means no list.
     if !list.is_array() {
         *list = json!([]);
     }

@@ -32,7 +32,7 @@ fn created_pods_get_the_lowest_free_indices() {
     let failed = ObservedPod { phase: Phase::Failed, ..running("d", 0) };
     let cases = [
         (3, vec![], vec![0, 1, 2]),
-        // Two are left, four are wanted; the terminating pod holds no index.
+        // Two are left, four are desired; the terminating pod holds no index.
         (4, vec![running("a", 0), terminating, running("c", 2)], vec![1, 3]),
         // The failed pod counts as existing, but its index is free.
         (2, vec![failed], vec![0]),
@@ -47,7 +47,7 @@ fn created_pods_get_the_lowest_free_indices() {
 }
 
 #[test]
-fn unreadable_indices_are_reported_and_only_matter_when_pods_are_created() {
+fn an_unknown_index_is_an_error_only_when_pods_are_created() {
     let nameless = ObservedPod { index: None, ..running("a", 0) };
 
     let unreadable = balance("x", 2, "hash", 0, std::slice::from_ref(&nameless)).unwrap_err();
@@ -60,7 +60,7 @@ fn unreadable_indices_are_reported_and_only_matter_when_pods_are_created() {
 }
 
 #[test]
-fn of_two_pods_with_one_index_the_less_valuable_goes_before_anything_is_created() {
+fn of_two_pods_with_one_index_the_less_valuable_is_deleted_first() {
     let pending = |name, index| ObservedPod { phase: Phase::Pending, ..running(name, index) };
     let ended = ObservedPod { phase: Phase::Failed, ..running("c", 0) };
     let cases = [
@@ -93,10 +93,10 @@ fn terminating_pod_never_costs_a_healthy_one() {
 }
 
 #[test]
-fn scale_in_starts_with_the_pod_that_is_missed_least() {
+fn scale_in_deletes_the_least_valuable_pod_first() {
     let at = |second| Timestamp::from_second(second).ok();
     let best = || ObservedPod { created: at(10), ..running("best", 0) };
-    // Each is worth less than everything after it, although it is better in every later respect.
+    // Each one is less valuable than all after it, although every later criterion favours it.
     let expected = [
         ObservedPod { on_node: false, ..running("no-node", 1) },
         ObservedPod { phase: Phase::Failed, created: at(1), ..running("failed", 2) },
@@ -134,7 +134,7 @@ fn pending_failed_and_succeeded_are_equal_on_scale_in() {
 }
 
 #[test]
-fn pods_that_are_kept_go_after_all_others() {
+fn kept_indices_are_deleted_last() {
     let unready = ObservedPod { ready: false, ..running("a", 0) };
     let pods = [unready, running("b", 1), running("c", 2), running("d", 3)];
     let gone = |wanted, kept| {
@@ -158,7 +158,7 @@ fn claims_are_kept_for_wanted_pods_and_for_those_that_stay() {
 }
 
 #[test]
-fn pods_that_ended_well_and_stay_are_over() {
+fn succeeded_pods_are_not_replaced() {
     let phase = |index, phase| ObservedPod { phase, ..running(&format!("p{index}"), index) };
     let going = ObservedPod { deleting: true, ..phase(3, Phase::Succeeded) };
     let pods = [phase(0, Phase::Succeeded), phase(1, Phase::Failed), running("p2", 2), going];
@@ -168,7 +168,7 @@ fn pods_that_ended_well_and_stay_are_over() {
 
 proptest! {
     #[test]
-    fn balance_ends_at_the_wanted_number_with_unique_lowest_indices(
+    fn balance_reaches_the_desired_number_with_unique_lowest_indices(
         pods in any_pods(), wanted in 0_u32..12,
     ) {
         let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn order_of_the_input_makes_no_difference(
+    fn the_order_of_the_input_does_not_matter(
         (pods, shuffled) in any_pods().prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle())),
         wanted in 0_u32..12,
     ) {

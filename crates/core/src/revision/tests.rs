@@ -49,25 +49,25 @@ fn told(changes: &[Change]) -> Vec<String> {
 }
 
 #[test]
-fn a_revision_has_what_the_generation_hash_is_about_and_what_the_user_says() {
+fn a_revision_has_the_hashed_template_and_the_change_cause() {
     let changes = decide(Some("first try"), &[], &[]);
 
     let [Change::Create(object)] = &changes[..] else { panic!("{changes:?}") };
     insta::assert_json_snapshot!(object);
 }
 
-/// What it is about, what there is, the reason that the user gives, and what follows.
+/// Name, stored revisions, change cause, and expected changes.
 type Case = (&'static str, Vec<Revision>, Option<&'static str>, &'static [&'static str]);
 
 #[test]
-fn numbers_count_templates() {
+fn the_current_template_has_the_highest_number() {
     let former = revision("old", 4);
     let current = revision("now", 5);
     let cause = |cause: &str| Some(cause.to_owned());
     let cases: [Case; 7] = [
         ("the first template", vec![], None, &[r#"create "demo-now" as 1"#]),
         ("a new template", vec![former.clone()], None, &[r#"create "demo-now" as 5"#]),
-        ("nothing new", vec![former.clone(), current.clone()], None, &[]),
+        ("nothing to do", vec![former.clone(), current.clone()], None, &[]),
         (
             "a template that comes back",
             vec![revision("now", 3), former.clone()],
@@ -83,7 +83,7 @@ fn numbers_count_templates() {
             ],
         ),
         (
-            "a reason that is told later",
+            "a later change cause",
             vec![Revision { change_cause: cause("first"), ..current.clone() }, former.clone()],
             Some("second"),
             &[
@@ -91,7 +91,7 @@ fn numbers_count_templates() {
             ],
         ),
         (
-            "a reason that is no longer told",
+            "a removed change cause",
             vec![Revision { change_cause: cause("first"), ..current }, former],
             None,
             &[],
@@ -103,7 +103,7 @@ fn numbers_count_templates() {
 }
 
 #[test]
-fn revisions_of_a_set_that_was_deleted_without_its_parts_are_taken_over() {
+fn revisions_of_a_set_that_was_deleted_without_its_children_are_adopted() {
     let orphaned = |revision| Revision { orphaned: true, ..revision };
     let live = [orphaned(revision("old", 1)), orphaned(revision("now", 2))];
 
@@ -118,7 +118,7 @@ fn revisions_of_a_set_that_was_deleted_without_its_parts_are_taken_over() {
 }
 
 #[test]
-fn the_oldest_go_when_there_are_too_many_but_none_that_is_in_use() {
+fn the_oldest_revisions_above_the_limit_are_deleted_unless_in_use() {
     let number = |number: usize| i64::try_from(number).unwrap();
     let live = |former: usize| -> Vec<Revision> {
         let mut live: Vec<_> =
@@ -137,7 +137,7 @@ fn the_oldest_go_when_there_are_too_many_but_none_that_is_in_use() {
 }
 
 #[test]
-fn a_new_template_makes_the_former_one_a_part_of_the_history() {
+fn a_new_template_keeps_the_former_one_in_the_history() {
     let live: Vec<_> = (1..=11).map(|n| revision(&format!("h{n}"), n)).collect();
 
     assert_eq!(told(&decide(None, &live, &[])), [r#"create "demo-now" as 12"#, "delete demo-h1"]);

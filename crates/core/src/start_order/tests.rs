@@ -86,7 +86,7 @@ fn any_order_has_no_parents_even_when_cliques_name_some() {
     }
 }
 
-/// Whether every PodClique can start once its parents have.
+/// Whether every PodClique can start after its parents.
 fn can_start(order: &BTreeMap<String, Vec<String>>) -> bool {
     let mut started = BTreeSet::new();
     while started.len() < order.len() {
@@ -128,7 +128,7 @@ fn sets() -> impl Strategy<Value = PodCliqueSet> {
 
 proptest! {
     #[test]
-    fn every_gang_can_start_by_itself(set in sets()) {
+    fn every_gang_can_start_without_other_gangs(set in sets()) {
         let layout = Layout::of(&set);
         let mut gangs = vec![layout.base_gang(0)];
         for group in layout.groups() {

@@ -15,16 +15,16 @@ use crate::minimum::{Usable, has_minimum, min_available, reached};
 use crate::pods::ObservedPod;
 use crate::update::{self, Rollout};
 
-/// What the status of a PodClique is computed from.
+/// The input of a PodClique's status.
 #[derive(Clone, Copy, Debug)]
 pub struct CliqueFacts<'a> {
     /// Name of the set.
     pub set: &'a str,
     /// The PodClique, its template and its pods.
     pub clique: update::clique::Clique<'a>,
-    /// What the set says about updates.
+    /// The state of the set's update.
     pub rollout: Rollout<'a>,
-    /// Whether at least the minimum was ready at some moment that no status tells of yet.
+    /// Whether the minimum was ready at some time that no status has reported yet.
     pub had_minimum: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn pod_clique(
     status
 }
 
-/// Terminating pods are left out of `replicas` only.
+/// Terminating pods are excluded from `replicas` only.
 fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     status.replicas = facts.count(|pod| !pod.deleting);
     status.ready_replicas = facts.count(|pod| pod.ready);
@@ -72,7 +72,7 @@ fn count_pods(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     }
 }
 
-/// The current hashes move once all pods have the target template.
+/// The current hashes change once all pods are up to date.
 fn advance_hashes(facts: &CliqueFacts<'_>, status: &mut PodCliqueStatus) {
     if status.updated_replicas != status.replicas {
         return;

@@ -1,16 +1,16 @@
-//! `status.lastErrors` of a set: its own errors and those of its parts, few and short enough to be stored.
+//! `status.lastErrors` of a set: its own errors and those of its children, with a limited size.
 
 use std::collections::BTreeMap;
 
 use grove_api::condition::bounded_text;
 use grove_api::error_code::LastError;
 
-/// Characters of one description; a status has to stay readable, and small enough to be stored.
+/// Maximum length of a description, which keeps the status readable and storable.
 const MAX_DESCRIPTION: usize = 1024;
 /// Entries of one status.
 const MAX_ENTRIES: usize = 16;
 
-/// The errors of several objects of one kind, one for each code: the first by name, and how many more objects
+/// The errors of several objects of one kind, one for each code: the first by name, and how many other objects
 /// have it.
 pub fn aggregate<'a>(
     kind: &str,
@@ -36,7 +36,7 @@ pub fn aggregate<'a>(
     by_code.into_values().map(with_count).collect()
 }
 
-/// As many entries as a status may have, each with a description that is not too long.
+/// Limits the number of entries and the length of their descriptions.
 pub(super) fn bounded(errors: &[LastError]) -> Vec<LastError> {
     let short = |error: &LastError| LastError {
         description: bounded_text(&error.description, MAX_DESCRIPTION).into_owned(),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_many_parts_are_one_for_each_code_with_a_count() {
+    fn errors_of_many_children_are_aggregated_by_code() {
         let refused = [error(ErrorCode::CreatePod, "no image")];
         let both = [refused[0].clone(), error(ErrorCode::SyncPclqResourceClaim, "no template")];
         let parts = [("a", &refused[..]), ("b", &both[..]), ("c", &refused[..]), ("d", &[][..])];
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_errors_and_no_text_makes_a_status_invalid() {
+    fn errors_never_exceed_the_limits_of_a_status() {
         let long = error(ErrorCode::CreatePod, &"ä".repeat(100_000));
         let many = vec![long; 1_000];
         let stored = bounded(&many);

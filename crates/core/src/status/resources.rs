@@ -1,4 +1,4 @@
-//! What a set says about the resources that it shares or joins, while they cannot be had.
+//! Conditions of a set about unavailable claims and ComputeDomains.
 
 use grove_api::{
     condition::{FALSE, pod_clique_set as condition},
@@ -8,17 +8,16 @@ use jiff::Timestamp;
 
 use crate::condition::{Trouble, observe_trouble};
 
-/// Why resources of a set cannot be had, each a reason and a message.
+/// Why resources of a set are unavailable, with reason and message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceState<'a> {
-    /// The claims that it shares.
+    /// Shared claims.
     pub claims: Option<(&'a str, &'a str)>,
     /// Its ComputeDomains.
     pub domains: Option<(&'a str, &'a str)>,
 }
 
-/// Says which resources of a set cannot be had. Sets that never had anything to say about it have no such
-/// conditions.
+/// Reports unavailable resources of a set. Sets without such a problem never have these conditions.
 pub fn resources(
     status: &mut PodCliqueSetStatus,
     generation: Option<i64>,
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_speaks_of_its_resources_once_they_could_not_be_had() {
+    fn resource_conditions_appear_with_the_first_problem() {
         let mut status = PodCliqueSetStatus::default();
         let mut say = |claims, domains| {
             let state = ResourceState { claims, domains };

@@ -1,7 +1,6 @@
 //! Status of a PodCliqueScalingGroup, from its member PodCliques.
 //!
-//! Only replicas below `spec.replicas` and members that the template names are looked at; PodCliques of
-//! a former layout do not count.
+//! Only replicas below `spec.replicas` and members of the template count, not PodCliques of a former layout.
 
 use grove_api::{
     PodCliqueScalingGroup,
@@ -18,14 +17,14 @@ use crate::replicas::GroupReplica;
 use crate::termination;
 use crate::update::{self, Rollout};
 
-/// What the status of a group is computed from.
+/// The input of a group's status.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupFacts<'a> {
     /// Name of the set.
     pub set: &'a str,
     /// The group and its replicas.
     pub group: update::group::Group<'a>,
-    /// What the set says about updates.
+    /// The state of the set's update.
     pub rollout: Rollout<'a>,
 }
 
@@ -62,8 +61,8 @@ pub fn scaling_group(
     status
 }
 
-/// Members that have not reported anything yet count as healthy, but not in a group that has not reached its
-/// minimum: it would seem to have been up.
+/// Members without a report count as healthy, except in a group that has not reached its minimum: it would seem
+/// to have had it.
 fn observe_breach(
     facts: &GroupFacts<'_>,
     updating: bool,
@@ -84,7 +83,7 @@ fn observe_breach(
         status.conditions.retain(|condition| condition.type_ != over);
     }
     let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
-    // Members that are about to report decide whether a new group begins with a breach.
+    // A new group reports a breach only after its members have reported.
     if is_new && is_silent && !is_reached && breach.status == condition::TRUE {
         return;
     }

@@ -13,17 +13,16 @@ use crate::condition::{Observation, Trouble, observe, observe_trouble};
 use crate::replicas::SetReplica;
 use crate::update;
 
-/// What the scheduler of a set makes of it, each a reason and a message.
+/// Problems and limitations of the scheduler for a set, with reason and message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SchedulerState<'a> {
-    /// Why its objects do not say what the gangs say.
+    /// Why its objects do not match the gangs.
     pub problem: Option<(&'a str, &'a str)>,
-    /// What it does only in part.
+    /// What it does not support.
     pub limit: Option<(&'a str, &'a str)>,
 }
 
-/// Says what the scheduler makes of a set. Sets that never had anything to say about it have no such
-/// conditions.
+/// Reports problems and limitations of the scheduler. Sets without any never have these conditions.
 pub fn scheduler(
     status: &mut PodCliqueSetStatus,
     generation: Option<i64>,
@@ -44,8 +43,8 @@ pub fn scheduler(
     }
 }
 
-/// The status of a set. `replicas` are the judgements of its replicas `0..spec.replicas`.
-/// `generation_hash` is that of its present template.
+/// The status of a set. `replicas` are the states of its replicas `0..spec.replicas`. `generation_hash` is that
+/// of its current template.
 pub fn pod_clique_set(
     set: &PodCliqueSet,
     generation_hash: &str,
@@ -68,7 +67,7 @@ pub fn pod_clique_set(
     status
 }
 
-/// Whether the set is available, and where to look if it is not.
+/// Reports whether the set is available, or the reason if it is not.
 fn observe_ready(status: &mut PodCliqueSetStatus, generation: Option<i64>, now: Timestamp) {
     let (available, all) = (status.available_replicas, status.replicas);
     let available_text = format!("{available} of {all} replicas are available");

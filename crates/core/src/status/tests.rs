@@ -42,7 +42,7 @@ fn facts<'a>(clique: &'a PodClique, pods: &'a [ObservedPod]) -> CliqueFacts<'a> 
     CliqueFacts { set: "demo", clique, rollout, had_minimum: false }
 }
 
-/// Writes a status the way a controller would.
+/// Writes a status like a controller.
 fn settled(mut clique: PodClique, pods: &[ObservedPod]) -> PodClique {
     clique.status = Some(pod_clique(&facts(&clique, pods), COMPLETE, at(60)));
     clique
@@ -67,7 +67,7 @@ fn ready_clique_reports_what_the_documentation_shows() {
 }
 
 #[test]
-fn terminating_pods_are_left_out_of_replicas_only() {
+fn terminating_pods_are_excluded_from_replicas_only() {
     let leaving = ObservedPod { deleting: true, ..running("a", 0) };
     let old = ObservedPod { template_hash: Some("old".into()), ..running("b", 1) };
 
@@ -101,7 +101,7 @@ fn updated_pods_are_counted_by_the_best_known_hash() {
     let pods = [running("a", 0)];
     let counted =
         |clique: &PodClique| pod_clique(&facts(clique, &pods), COMPLETE, at(1)).updated_replicas;
-    // Nothing says what to compare with, so the last count stands.
+    // There is no hash to compare with, so the last count stays.
     assert_eq!(counted(&clique), 7);
     clique.status.as_mut().unwrap().current_pod_template_hash = Some("hash".to_owned());
     assert_eq!(counted(&clique), 1);
@@ -133,7 +133,7 @@ fn breach_counts_scheduled_pods_that_do_not_fail() {
 }
 
 #[test]
-fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
+fn no_breach_is_reported_before_the_first_complete_reconcile_or_during_an_update() {
     let mut clique = clique("x", 1, 1);
     let waiting = Outcome::Waiting;
     let early = pod_clique(&facts(&clique, &[]), waiting, at(1));
@@ -159,7 +159,7 @@ fn nothing_is_judged_before_the_first_complete_reconcile_or_during_an_update() {
 }
 
 #[test]
-fn current_hashes_wait_for_the_label_and_for_all_pods() {
+fn current_hashes_change_after_the_label_and_all_pods() {
     let old = [ObservedPod { template_hash: Some("old".into()), ..running("a", 0) }];
     let mut relabelled = clique("x", 1, 1);
     relabelled.metadata.labels =
@@ -199,11 +199,11 @@ fn repeated_error_keeps_its_time_and_success_clears_it() {
     assert!(pod_clique(&facts(&clique, &[]), waiting, at(1)).last_errors.is_empty());
 }
 
-/// Something that keeps a PodClique from being up to date.
+/// A reason why a PodClique is not up to date.
 type Lapse = fn(&mut PodClique);
 
 #[test]
-fn clique_is_updated_when_all_five_signs_agree() {
+fn a_clique_is_up_to_date_when_all_five_criteria_hold() {
     let complete = || settled(clique("x", 2, 2), &[running("a", 0), running("b", 1)]);
     let lapses: [Lapse; 7] = [
         |it| it.metadata.labels = None,

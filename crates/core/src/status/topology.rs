@@ -1,4 +1,4 @@
-//! What topologies report: whether the schedulers' own topologies agree with them.
+//! Status of topologies: whether the schedulers' own topologies match them.
 
 use grove_api::cluster_topology::ClusterTopologyStatus;
 use grove_api::cluster_topology_binding::{ClusterTopologyBindingStatus, SchedulerTopologyStatus};
@@ -12,38 +12,38 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::Outcome;
 use crate::condition::{Observation, observe};
 
-/// One scheduler, and how its topology compares with one of ours.
+/// One scheduler, and the comparison of its topology with ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerTopology {
     /// Name of the scheduler.
     pub scheduler: String,
     /// Name of its topology object.
     pub reference: String,
-    /// How it compares.
+    /// The comparison.
     pub agreement: Agreement,
 }
 
-/// How the topology of a scheduler compares with one of ours.
+/// How the topology of a scheduler compares with ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// The same levels.
     Same {
-        /// Generation of the scheduler's object, when somebody else manages it.
+        /// Generation of the scheduler's object, if it has another owner.
         generation: Option<i64>,
     },
-    /// Somebody else manages it, and it is not the same.
+    /// It has another owner and differs.
     Differs {
         /// Why.
         message: String,
-        /// Generation of the scheduler's object, if it is there.
+        /// Generation of the scheduler's object, if it exists.
         generation: Option<i64>,
     },
-    /// It could not be made or looked at.
+    /// It could not be created or read.
     Failed {
         /// Why.
         message: String,
     },
-    /// The scheduler is none of this operator, or has no topology of its own.
+    /// The scheduler is not enabled in this operator, or has no topology objects.
     Unavailable,
 }
 
@@ -108,8 +108,7 @@ fn entry(scheduler: &SchedulerTopology) -> SchedulerTopologyStatus {
     }
 }
 
-/// The next status of the topology that the operator manages; `failure` is why a scheduler does not
-/// have it.
+/// The next status of the managed topology; `failure` is why a scheduler does not have it.
 pub fn cluster_topology(
     topology: &ClusterTopology,
     failure: Option<&str>,
@@ -178,7 +177,7 @@ mod tests {
     const SAME: Agreement = Agreement::Same { generation: None };
 
     #[test]
-    fn the_condition_of_a_binding_is_about_all_schedulers() {
+    fn the_condition_of_a_binding_covers_all_schedulers() {
         let cases: [(&[Agreement], &str, bool); 7] = [
             (&[], "", true),
             (&[SAME], "False InSync All scheduler backend topologies are in sync", true),
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_managed_topology_is_ready_once_nothing_fails() {
+    fn the_managed_topology_is_ready_without_failures() {
         let mut topology: ClusterTopology = serde_json::from_value(json!({
             "metadata": { "name": "grove-topology", "generation": 2 }, "spec": { "levels": [] },
         }))

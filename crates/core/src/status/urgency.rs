@@ -1,7 +1,7 @@
-//! Which changes of a status somebody waits for.
+//! Which changes of a status must be written without delay.
 //!
-//! While pods come and go, counters change many times within a moment, and the last value is as good as
-//! all of them. Other changes are the answer to a question: is it up, is it broken, why does it not go on.
+//! While pods start and stop, counters change many times, and only the last value matters. Other changes are
+//! urgent: available, breached, failed, and each step of an update.
 
 use grove_api::condition::{Condition, min_available as breach};
 use grove_api::pod_clique::{PodCliqueStatus, PodsSelectedToUpdate};
@@ -11,8 +11,9 @@ use grove_api::{PodClique, PodCliqueScalingGroup};
 use crate::condition::find;
 use crate::minimum::{min_available, reached::is_reached};
 
-/// Whether the next status of a PodClique has to be written without delay: it has become available, whole
-/// or neither, its minimum is breached or not any more, its update goes on, or its errors are others.
+/// Whether the next status of a PodClique has to be written without delay: it became available or unavailable,
+/// all its pods became ready or one stopped being ready, a breach started or ended, its update made a step, or
+/// its errors changed.
 pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool {
     let stored = clique.status.as_ref();
     let ready = (stored.map_or(0, |stored| stored.ready_replicas), next.ready_replicas);
@@ -42,7 +43,7 @@ pub fn is_urgent_for_group(
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
 }
 
-/// Whether the record that the minimum was reached is new.
+/// Whether the minimum was reached for the first time.
 fn is_first_reached(before: Option<&[Condition]>, after: &[Condition]) -> bool {
     is_reached(after) && !before.is_some_and(is_reached)
 }
@@ -51,15 +52,15 @@ fn crosses((before, after): (i32, i32), line: i32) -> bool {
     (before >= line) != (after >= line)
 }
 
-/// The first time that a condition is said, nothing has turned.
+/// The first value of a condition is not a change.
 fn turns(before: Option<&str>, after: Option<&str>) -> bool {
     before.is_some() && before != after
 }
 
-/// A step of an update: what it leads to, whether it is over, and what is being replaced.
+/// A step of an update: its hash, whether it has ended, and what is being replaced.
 type Step<'a, T> = (&'a str, bool, Option<&'a T>);
 
-/// Whether an update takes a step. That of a new object has none: it ended when it began.
+/// Whether an update made a step. The update of a new object has none: it ends when it starts.
 fn goes_on<T: PartialEq>(before: Option<Step<'_, T>>, after: Option<Step<'_, T>>) -> bool {
     before != after && (before.is_some() || after.is_some_and(|(_, is_over, _)| !is_over))
 }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_can_wait_and_answers_cannot() {
+    fn only_changes_that_users_wait_for_are_urgent() {
         let failed = json!({ "lastErrors": [{ "code": "ERR", "description": "d" }] });
         let cases = [
             ("first", Value::Null, status(0, Some("True")), false),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_answer_with_available_replicas() {
+    fn the_urgency_of_a_group_depends_on_available_replicas() {
         for (before, after, urgent) in [(0, 1, true), (1, 2, false), (2, 3, true), (3, 3, false)] {
             let group: PodCliqueScalingGroup = serde_json::from_value(json!({
                 "metadata": { "name": "a" },

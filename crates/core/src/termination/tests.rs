@@ -41,7 +41,7 @@ fn group(minimum: i32, rows: &[Row]) -> PodCliqueScalingGroup {
 }
 
 #[test]
-fn only_what_was_reached_can_be_lost() {
+fn only_a_minimum_that_was_reached_can_be_breached() {
     let (breached, reached) = ((BREACHED, "True", 2_000), (REACHED, "True", 1_500));
     let cases: [(&str, &[Row], Option<i64>); 6] = [
         ("no condition yet", &[], None),
@@ -76,7 +76,7 @@ fn a_recreated_clique_recovers_until_it_has_its_minimum() {
 }
 
 #[test]
-fn the_base_gang_lists_what_is_to_be_deleted() {
+fn the_base_gang_lists_the_cliques_to_delete() {
     let gang = |list: serde_json::Value| -> PodGang {
         let annotations = json!({ annotations::TERMINATING_POD_CLIQUES: list });
         serde_json::from_value(json!({ "metadata": { "annotations": annotations }, "spec": {} }))
@@ -90,7 +90,7 @@ fn the_base_gang_lists_what_is_to_be_deleted() {
 }
 
 #[test]
-fn the_first_breach_counts_and_the_delay_can_be_anything() {
+fn the_delay_counts_from_the_first_breach() {
     let delay = Duration::from_secs;
     for (breaches, wait, now, expected) in [
         (vec![], delay(0), 100, Verdict::Stay),
@@ -107,7 +107,7 @@ fn the_first_breach_counts_and_the_delay_can_be_anything() {
 }
 
 #[test]
-fn replicas_of_a_group_go_alone_while_the_group_keeps_its_minimum() {
+fn only_group_replicas_are_terminated_while_the_group_keeps_its_minimum() {
     use Verdict::{Stay, Terminate, Wait};
     let broken = |second| vec![at(second)];
     let whole = Vec::new;
@@ -149,5 +149,5 @@ fn an_announced_termination_keeps_other_conditions_and_clears_the_record() {
     for condition in &mut group.status.as_mut().unwrap().conditions {
         condition.message = "written by the group".to_owned();
     }
-    assert!(is_announced(&group), "whatever the messages say");
+    assert!(is_announced(&group), "the message does not matter");
 }

@@ -13,7 +13,7 @@ use crate::pods::ObservedPod;
 pub struct Clique<'a> {
     /// The stored PodClique.
     pub object: &'a PodClique,
-    /// The replica of the set that it belongs to.
+    /// Replica of the set.
     pub set_replica: u32,
     /// Hash of its template in the set.
     pub template_hash: &'a str,
@@ -21,12 +21,11 @@ pub struct Clique<'a> {
     pub pods: &'a [ObservedPod],
 }
 
-/// What a PodClique should report about its update: begun when it is its turn, the next ready pod
-/// selected when the last one is replaced and enough others are ready, ended when no pod is left that
-/// has another template.
+/// The update progress that a PodClique should report: started when its set replica may update, the next ready
+/// pod selected when the last one is replaced and enough others are ready, ended when all pods are up to date.
 ///
-/// A new PodClique has nothing to replace, so it reports an update that ended when it began. Members of
-/// groups are replaced as a whole and report updates with `OnDelete` only.
+/// A new PodClique has nothing to replace, so it reports an update that ended when it started. Members of
+/// groups are replaced together and report updates with `OnDelete` only.
 pub fn progress(
     clique: &Clique<'_>,
     rollout: &Rollout<'_>,
@@ -36,7 +35,7 @@ pub fn progress(
     let stored = status.and_then(|status| status.update_progress.clone());
     let reached =
         status.and_then(|status| status.current_pod_clique_set_generation_hash.as_deref());
-    // The spec follows the set in a write of its own; pods are made from it.
+    // Another write updates the spec from the set; pods are built from the spec.
     let Some(hash) = rollout.generation_hash.filter(|_| clique.has_new_spec()) else {
         return stored;
     };
@@ -44,14 +43,14 @@ pub fn progress(
     let begins = if rollout.on_delete {
         !is_recorded
     } else if clique.is_member() {
-        // Left over from `OnDelete`. A member whose template is still the same has nothing to do.
+        // Left over from `OnDelete`. A member with an unchanged template has nothing to do.
         let left_over = stored.as_ref().filter(|_| !is_recorded);
         left_over.is_some_and(|it| it.pod_template_hash == clique.template_hash)
     } else {
         rollout.may_begin(clique.set_replica)
             && match &stored {
                 None => reached != Some(hash),
-                // A pod that was lost while another template was wanted came back with that one.
+                // A pod that was lost during the update to another template was recreated with that template.
                 Some(it) if is_recorded => {
                     rollout.is_turn_of(clique.set_replica)
                         && it.update_ended_at.is_some()
@@ -80,8 +79,8 @@ pub fn progress(
     Some(progress)
 }
 
-/// Pods to delete because of what the PodClique reports: those of another template that are not ready,
-/// all at once, and the ready one that was selected.
+/// Pods to delete according to the reported progress: all outdated pods that are not ready, and the selected
+/// ready one.
 pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a ObservedPod> {
     let status = clique.object.status.as_ref();
     let progress = status.and_then(|status| status.update_progress.as_ref());
@@ -98,12 +97,11 @@ pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a Obser
     clique.old_pods().filter(goes).collect()
 }
 
-/// Pods that have the present template under a name that another implementation gave it, as their
-/// PodClique has: they get the name that we give it, and after them the PodClique. Nothing when there is
-/// nothing to be taken over.
+/// Pods that have the current template, but with a hash of another implementation, like their PodClique. The
+/// operator relabels first the pods, then the PodClique. Nothing if there is no such hash.
 pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<&'a ObservedPod>> {
     let label = template_hash_label(clique.object).filter(|label| !hash::is_ours(label))?;
-    // A template that has changed since is an update like any other.
+    // A template that has changed since needs an ordinary update.
     if !rollout.is_settled() {
         return None;
     }
@@ -111,7 +109,7 @@ pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<
     Some(clique.pods.iter().filter(same).collect())
 }
 
-/// Selects the next pod where that is allowed.
+/// Selects the next pod if that is allowed.
 fn step(
     clique: &Clique<'_>,
     rollout: &Rollout<'_>,
@@ -123,7 +121,7 @@ fn step(
     if let Some(selected) = selected {
         let replaced = selected.completed.len() + 1;
         let renewed = staying().filter(|pod| pod.ready && clique.is_new(pod)).count();
-        // A clique that was scaled in meanwhile has no place for the replacements of all that went.
+        // After a scale-in there are fewer replacements than deleted pods.
         let places = wanted.saturating_sub(clique.old_pods().count());
         if staying().any(|pod| *pod.name == *selected.current) || renewed < replaced.min(places) {
             return Step::Goes;
@@ -152,7 +150,7 @@ impl<'a> Clique<'a> {
         all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))
     }
 
-    /// Whether its spec is that of the present template.
+    /// Whether its spec is that of the current template.
     fn has_new_spec(&self) -> bool {
         template_hash_label(self.object) == Some(self.template_hash)
     }
@@ -166,7 +164,7 @@ impl<'a> Clique<'a> {
         pod.template_hash.as_deref() == Some(self.template_hash)
     }
 
-    /// Pods that stay although they have another template.
+    /// Outdated pods that are not terminating.
     fn old_pods(&self) -> impl Iterator<Item = &'a ObservedPod> {
         let this = *self;
         self.pods.iter().filter(move |pod| !pod.deleting && !this.is_new(pod))

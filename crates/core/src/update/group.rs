@@ -17,35 +17,35 @@ use crate::replicas::{GroupReplica, is_deleting};
 pub struct Group<'a> {
     /// The stored group.
     pub object: &'a PodCliqueScalingGroup,
-    /// The replica of the set that it belongs to.
+    /// Replica of the set.
     pub set_replica: u32,
     /// Its replicas `0..spec.replicas`.
     pub replicas: &'a [Replica],
 }
 
-/// One replica of a group, as an update sees it.
+/// One replica of a group, for its update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replica {
-    /// What the status of the group makes of it.
+    /// Its state in the status of the group.
     pub judged: GroupReplica,
-    /// Whether a member has another template, and what would be lost with it.
+    /// Whether a member is outdated, and the state of the replica then.
     pub outdated: Option<Outdated>,
-    /// Number of members that have the target template.
+    /// Number of up-to-date members.
     pub updated_members: usize,
-    /// Number of members that there should be.
+    /// Desired number of members.
     pub members: usize,
 }
 
-/// What a replica with another template is worth.
+/// The state of an outdated replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outdated {
-    /// Some member has less than its minimum scheduled or ready: nothing is lost with it.
+    /// Some member has less than its minimum scheduled or ready: its deletion loses nothing.
     Useless,
     /// Every member has its minimum ready.
     Ready,
 }
 
-/// Looks at the members of one replica.
+/// The state of one replica, from its members.
 pub fn replica<'a>(
     members: &[layout::Clique<'_>],
     member: impl Fn(&str) -> Option<&'a PodClique>,
@@ -71,9 +71,9 @@ pub fn replica<'a>(
     result
 }
 
-/// What a group should report about its update: begun when it is the turn of its replica of the set,
-/// the lowest ready replica selected when the last one is complete and enough others are available,
-/// ended when no replica is left that has another template.
+/// The update progress that a group should report: started when its set replica may update, the lowest ready
+/// replica selected when the last one is complete and enough others are available, ended when all replicas are
+/// up to date.
 pub fn progress(
     group: &Group<'_>,
     rollout: &Rollout<'_>,
@@ -108,8 +108,8 @@ pub fn progress(
     Some(progress)
 }
 
-/// Replicas whose members have to go because of what the group reports: those of another template that
-/// are of no use, all at once, and the ready one that was selected.
+/// Replicas whose members are deleted according to the reported progress: all outdated replicas that do not
+/// work, and the selected ready one.
 pub fn outdated(group: &Group<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
     let status = group.object.status.as_ref();
     let progress = status.and_then(|status| status.update_progress.as_ref());

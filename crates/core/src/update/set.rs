@@ -1,4 +1,4 @@
-//! The update of a set: which replica has its turn.
+//! The update of a set: which replica is updated next.
 
 use grove_api::PodCliqueSet;
 use grove_api::pod_clique_set::{
@@ -10,12 +10,11 @@ use super::{Turn, is_on_delete, is_paused, is_running, stamp, turn};
 use crate::hash;
 use crate::replicas::SetReplica;
 
-/// Puts the generation hash and the progress of the update into the next status of a set. `replicas`
-/// are its replicas `0..spec.replicas`.
+/// Sets the generation hash and the update progress in the next status of a set. `replicas` are its replicas
+/// `0..spec.replicas`.
 ///
-/// The first hash that a set reports begins no update: everything is made from the template that it
-/// stands for. Neither does taking over from an implementation that computes hashes in another way, if
-/// it was done with this generation.
+/// The first hash that a set reports starts no update: all its children are created from that template. Neither
+/// does the migration from an implementation with other hashes, if the set was up to date.
 pub fn record(
     set: &PodCliqueSet,
     generation_hash: &str,
@@ -24,7 +23,7 @@ pub fn record(
     now: Timestamp,
 ) {
     let reported = status.current_generation_hash.as_deref();
-    // Somebody may have removed what was recorded of an update.
+    // The recorded progress may have been removed.
     let is_lost = status.update_progress.is_none()
         && reported == Some(generation_hash)
         && replicas.iter().any(|replica| replica.outdated);
@@ -48,8 +47,8 @@ pub fn record(
     count(progress, replicas);
 }
 
-/// Whether a status gives the turn to a replica while nobody had it: so far the update has replaced nothing, or
-/// it was paused.
+/// Whether a status selects a replica while none was selected: so far the update has replaced nothing, or it
+/// was paused.
 pub fn is_first_turn(set: &PodCliqueSet, next: &PodCliqueSetStatus) -> bool {
     let before = set.status.as_ref().and_then(|status| status.update_progress.as_ref());
     let had_turn = |before: &PodCliqueSetUpdateProgress| {
@@ -61,15 +60,15 @@ pub fn is_first_turn(set: &PodCliqueSet, next: &PodCliqueSetStatus) -> bool {
     !next.currently_updating.is_empty() && !goes_on
 }
 
-/// Takes the turn back that a status gives: the update has started, and replaces nothing.
+/// Removes the selected replica from a status: the update has started, and replaces nothing.
 pub fn withhold_turn(next: &mut PodCliqueSetStatus) {
     if let Some(progress) = &mut next.update_progress {
         progress.currently_updating.clear();
     }
 }
 
-/// Whether something is to be recorded that others wait for. `replica` judges one replica; only the one
-/// whose turn it is is asked for.
+/// Whether the set has to record a step of the update. `replica` returns the state of one replica; it is called
+/// only for the selected one.
 pub fn is_due(
     set: &PodCliqueSet,
     generation_hash: &str,
@@ -88,15 +87,15 @@ pub fn is_due(
         })
 }
 
-/// Whether the present template is one that an update has to lead to.
+/// Whether the current template needs an update.
 fn begins(set: &PodCliqueSet, generation_hash: &str) -> bool {
     let reported = set.status.as_ref().and_then(|it| it.current_generation_hash.as_deref());
     let differs = reported.is_some_and(|reported| reported != generation_hash);
     differs && !is_paused(set) && !is_foreign(set)
 }
 
-/// Whether the reported hash was computed in another way, for the template that the set still has. While
-/// an update runs it is not known what has the template and what has not.
+/// Whether the reported hash is of another implementation, for the current template of the set. During an
+/// update it is unknown which pods have the template.
 pub(super) fn is_foreign(set: &PodCliqueSet) -> bool {
     set.status.as_ref().is_some_and(|status| {
         let hash = status.current_generation_hash.as_deref();
@@ -107,13 +106,13 @@ pub(super) fn is_foreign(set: &PodCliqueSet) -> bool {
     })
 }
 
-/// Whether the replica whose turn it is is not done.
+/// Whether the selected replica is not complete.
 fn is_waiting(progress: &PodCliqueSetUpdateProgress, replicas: &[SetReplica]) -> bool {
     let Turn::Replica(index) = turn(progress) else { return false };
     replicas.get(index as usize).is_some_and(|replica| !replica.renewed)
 }
 
-/// Gives the turn to the replica of which the least is lost, and ends the update when there is none.
+/// Selects the replica whose update costs least, and ends the update without one.
 fn hand_over(progress: &mut PodCliqueSetUpdateProgress, replicas: &[SetReplica], now: Timestamp) {
     let left = replicas.iter().enumerate().filter(|(_, replica)| !replica.renewed);
     let next = left.min_by_key(|(index, one)| (one.scheduled, !one.breached, *index));

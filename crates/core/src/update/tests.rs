@@ -1,4 +1,4 @@
-//! Each kind is driven through whole updates by a small cluster that does what the statuses say.
+//! Runs complete updates of each kind with a small simulated cluster that follows the statuses.
 
 mod clique;
 mod group;

@@ -30,7 +30,7 @@ fn deny(message: &str) -> Decision {
 }
 
 #[test]
-fn strangers_may_not_touch_managed_objects() {
+fn other_users_may_not_change_managed_objects() {
     let instead = "the operator manages it for PodCliqueSet team-a/demo. Change the PodCliqueSet \
                    instead, annotate it with grove.io/disable-managed-resource-protection=true, or add \
                    the user \"alice\" to authorizer.exemptServiceAccountUserNames of the operator \
@@ -61,7 +61,7 @@ fn operator_and_exempt_users_may_do_everything() {
 }
 
 #[test]
-fn everybody_may_delete_pods_but_not_change_them() {
+fn all_users_may_delete_pods_but_not_change_them() {
     let pod = |operation| ManagedRequest { is_pod: true, ..request(operation, "alice") };
 
     let protected = Some(Protection::On);
@@ -70,7 +70,7 @@ fn everybody_may_delete_pods_but_not_change_them() {
 }
 
 #[test]
-fn sets_without_protection_and_objects_without_set_are_open() {
+fn unprotected_sets_and_objects_without_a_set_may_be_changed() {
     let update = request(Operation::Update, "alice");
     assert_eq!(decide(&update, Some(Protection::Off)), Decision::allow());
     assert_eq!(
@@ -89,14 +89,14 @@ fn sets_without_protection_and_objects_without_set_are_open() {
 }
 
 #[test]
-fn failed_lookup_is_passed_on() {
+fn the_error_of_a_lookup_is_returned() {
     let result = authorize(&request(Operation::Update, "alice"), &guards(), |_| Err("timeout"));
 
     assert_eq!(result, Err("timeout"));
 }
 
 #[test]
-fn only_the_word_true_switches_protection_off() {
+fn only_the_value_true_disables_the_protection() {
     let key = annotations::DISABLE_MANAGED_RESOURCE_PROTECTION.to_owned();
     for (value, expected) in
         [("true", Protection::Off), ("True", Protection::On), ("", Protection::On)]

@@ -10,7 +10,7 @@ use super::volumes::{self, Volumes};
 use super::{environment, handlers, security};
 use crate::admission::syntax;
 
-/// What containers of a pod refer to.
+/// What the containers of a pod may refer to.
 pub(super) struct Surroundings<'a> {
     pub(super) volumes: Volumes<'a>,
     pub(super) claims: Claims<'a>,
@@ -106,7 +106,7 @@ fn validate_ports(container: &Part<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// In the network of the node a container has no ports of its own.
+/// With `hostNetwork` a container has no ports of its own.
 fn validate_network_of_node(container: &Part<'_>, errors: &mut Vec<FieldError>) {
     for port in container.parts("ports") {
         let outside = port.number("hostPort").unwrap_or_default();
@@ -117,7 +117,7 @@ fn validate_network_of_node(container: &Part<'_>, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Ports of the node. In the network of the node every port of a container is one.
+/// Ports of the node. With `hostNetwork` every container port is one.
 fn validate_host_ports(
     container: &Part<'_>,
     around: &Surroundings<'_>,

@@ -1,6 +1,6 @@
-//! Where environment variables and downward API files get their values from.
+//! The sources of environment variables and downward API files.
 //!
-//! Names of variables are checked by a rule of Grove, next to its other rules about pod specs.
+//! Names of variables are checked in the parent module.
 
 use grove_api::field_error::FieldError;
 
@@ -20,7 +20,7 @@ const VARIABLE_FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// Fields of a pod that a file of a volume may show.
+/// Fields of a pod that a file of a volume may contain.
 pub(super) const FILE_FIELDS: [&str; 5] = [
     "metadata.name",
     "metadata.namespace",

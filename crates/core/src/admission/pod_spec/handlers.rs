@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::part::{Part, faults};
 use crate::admission::syntax;
 
-/// Handlers in the order in which the API server looks at them.
+/// Handlers in the order in which the API server checks them.
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const SIDECARS_ONLY: &str = "may not be set for init containers without restartPolicy=Always";
 
@@ -24,7 +24,7 @@ pub(super) fn validate(container: &Part<'_>, grace_period: i64, errors: &mut Vec
     }
 }
 
-/// An init container that ends before the others start has none of them.
+/// An init container that ends before the others start must not have any of them.
 pub(super) fn forbid(container: &Part<'_>, errors: &mut Vec<FieldError>) {
     for key in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
         if container.has(key) {

@@ -76,7 +76,7 @@ impl<'a> Part<'a> {
         self.items(key).filter_map(|(path, item)| Some((path, item.as_str()?)))
     }
 
-    /// Reports an absent text. Returns whether it is there.
+    /// Reports an absent text. Returns whether it is present.
     pub(super) fn require(&self, key: &str, hint: &str, errors: &mut Vec<FieldError>) -> bool {
         let present = !self.text(key).is_empty();
         if !present {
@@ -85,7 +85,7 @@ impl<'a> Part<'a> {
         present
     }
 
-    /// Reports a text that is none of the supported ones.
+    /// Reports an unsupported text.
     pub(super) fn one_of(&self, key: &str, supported: &[&str], errors: &mut Vec<FieldError>) {
         let text = self.text(key);
         if !text.is_empty() && !supported.contains(&text) {
@@ -93,7 +93,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Reports what a form of names finds wrong with a text that is there.
+    /// Reports the faults that `form` finds in a text, if the text is present.
     pub(super) fn form(
         &self,
         key: &str,
@@ -126,7 +126,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// One error per fault of a text.
+/// Reports each fault of a text.
 pub(super) fn faults(path: &str, text: &str, faults: Vec<String>, errors: &mut Vec<FieldError>) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, text, fault)));
 }

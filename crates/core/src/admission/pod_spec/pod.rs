@@ -10,19 +10,19 @@ use super::resources::Claims;
 use super::{scheduling, security, volumes};
 use crate::admission::syntax;
 
-/// What the API server sets when a pod names no grace period.
+/// Default of the API server.
 const DEFAULT_GRACE_PERIOD: i64 = 30;
 
-/// Checks everything that the API server would refuse in every pod made from the spec.
+/// Reports everything that the API server would refuse in every pod with this spec.
 ///
-/// Left out is what the operator replaces in each pod: host name, subdomain, scheduling gates.
+/// Fields that the operator replaces in each pod are not checked: host name, subdomain, scheduling gates.
 pub(super) fn validate(pod: &Part<'_>, adds_claims: bool, errors: &mut Vec<FieldError>) {
     let volumes = volumes::validate(pod, errors);
     let claims = validate_claims(pod, adds_claims, errors);
     let around = Surroundings {
         volumes,
         claims,
-        // A negative one becomes 1.
+        // The API server replaces a negative one by 1.
         grace_period: match pod.number("terminationGracePeriodSeconds") {
             Some(seconds) if seconds < 0 => 1,
             seconds => seconds.unwrap_or(DEFAULT_GRACE_PERIOD),

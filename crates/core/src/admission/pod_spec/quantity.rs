@@ -1,4 +1,4 @@
-//! Resource quantities, as the API server reads them.
+//! Resource quantities, parsed as by the API server.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) struct Quantity(i128);
 pub(super) enum Unusable {
     /// The API server refuses it.
     Malformed,
-    /// The API server rounds it in its own way; nothing is said about it here.
+    /// The API server rounds it in its own way; it is not checked here.
     OutOfRange,
 }
 
@@ -59,7 +59,7 @@ impl Quantity {
     }
 }
 
-/// Factor and decimal exponent that a suffix stands for.
+/// Factor and decimal exponent of a suffix.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|one| *one == suffix);
     if let Some(position) = binary {
@@ -84,7 +84,7 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
     Some((1, exponent.parse().ok()?))
 }
 
-/// A number times a power of ten; what lies beyond the last digit is rounded away from zero.
+/// A number times a power of ten; digits after the last one are rounded away from zero.
 fn shifted(number: i128, exponent: i32) -> Option<i128> {
     let power = 10_i128.checked_pow(exponent.unsigned_abs());
     if exponent >= 0 {

@@ -14,7 +14,7 @@ const HUGE_PAGES: &str = "hugepages-";
 /// The claims that containers of a pod may name.
 pub(super) struct Claims<'a> {
     pub(super) names: BTreeSet<&'a str>,
-    /// Whether the operator adds claims of its own, so that an unknown name may still exist in the pod.
+    /// Whether the list is complete: the operator adds no claims to the pod.
     pub(super) complete: bool,
 }
 
@@ -85,7 +85,7 @@ fn validate_amount(path: &str, name: &str, value: &Value, errors: &mut Vec<Field
     }
 }
 
-/// A request against the limit of the same resource. A limit without a request is a request as well.
+/// Compares a request with the limit of the same resource. A limit without a request is a request as well.
 fn validate_pair(
     resources: &Part<'_>,
     name: &str,
@@ -139,7 +139,7 @@ fn validate_claims(resources: &Part<'_>, known: &Claims<'_>, errors: &mut Vec<Fi
             continue;
         }
         claim.form("request", syntax::dns_label, errors);
-        // A claim as a whole includes each of its requests.
+        // A claim without a request name includes each of its requests.
         let overlaps = |&(other, part): &(&str, &str)| {
             other == name && (part == request || part.is_empty() || request.is_empty())
         };

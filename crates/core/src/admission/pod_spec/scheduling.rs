@@ -83,7 +83,7 @@ fn validate_node_affinity(affinity: &Part<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Values of preferences are not checked by the API server.
+/// The API server does not check values of preferences.
 fn validate_node_term(term: &Part<'_>, values: bool, errors: &mut Vec<FieldError>) {
     for requirement in term.parts("matchExpressions") {
         validate_requirement(&requirement, &["Gt", "Lt"], values, errors);

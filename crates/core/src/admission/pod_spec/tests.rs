@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::pod_errors;
 
-/// One pod spec and what the rules find in it.
+/// One pod spec and its expected errors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -35,7 +35,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_rule_of_the_api_server_about_pods_has_its_finding() {
+fn every_case_has_its_expected_errors() {
     for case in cases() {
         let found = pod_errors("podSpec", &case.spec(), false);
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Volumes of a pod, and what containers mount of them.
+//! Volumes of a pod, and the mounts of its containers.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ const HOST_PATH_TYPES: [&str; 7] = [
 pub(super) struct Volumes<'a>(BTreeMap<&'a str, Part<'a>>);
 
 impl Volumes<'_> {
-    /// Whether a container may name this volume. The operator adds two of its own to pods that wait.
+    /// Whether a container may mount this volume. The operator adds two volumes to pods with a start-order
+    /// container.
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
             || [init_container::POD_INFO_VOLUME, init_container::TOKEN_VOLUME].contains(&name)
@@ -144,7 +145,7 @@ fn validate_downward_file(file: &Part<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What a container mounts, as directories and as block devices.
+/// The mounts and block devices of a container.
 pub(super) fn validate_mounts(
     container: &Part<'_>,
     volumes: &Volumes<'_>,

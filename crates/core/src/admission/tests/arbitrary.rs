@@ -1,4 +1,4 @@
-//! Objects that nobody would write: parts of the complete example removed or replaced at random.
+//! Random objects: parts of the complete example are removed or replaced.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::admission::{default, default_patch, validate_update};
 
-/// JSON pointers of everything below `value`, the value itself not included.
+/// JSON pointers of all values below `value`.
 fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map
@@ -32,7 +32,7 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
 enum Mutation {
     Remove,
     Replace(Value),
-    /// Puts a copy next to an element of a list.
+    /// Duplicates an element of a list.
     Repeat,
 }
 
@@ -78,7 +78,7 @@ fn mutate(object: &mut Value, mutations: &[(Index, Mutation)]) {
     }
 }
 
-/// Everything but the status, which admission does not look at.
+/// The complete example without the status, which admission does not read.
 static COMPLETE: LazyLock<Value> = LazyLock::new(|| {
     let mut set = testkit::every_field_examples().swap_remove(0);
     remove(&mut set, "status");
@@ -93,7 +93,7 @@ fn defaulted(set: &PodCliqueSet) -> PodCliqueSet {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_defaulting_twice_is_defaulting_once(mutations in mutations()) {
+    fn admission_never_panics_and_defaulting_is_idempotent(mutations in mutations()) {
         let mut raw = COMPLETE.clone();
         mutate(&mut raw, &mutations);
 
@@ -120,7 +120,7 @@ proptest! {
 }
 
 #[test]
-fn an_unchanged_set_is_updated_without_complaint() {
+fn an_update_without_changes_is_accepted() {
     let set = decode(&good()).unwrap();
 
     let verdict = validate_update(&set, &set, &context());

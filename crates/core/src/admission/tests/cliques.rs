@@ -7,7 +7,7 @@ use super::*;
 const EXPLICIT: &str = "CliqueStartupTypeExplicit";
 
 #[test]
-fn cliques_are_needed() {
+fn a_set_needs_a_clique() {
     let error = "spec.template.cliques: Required value: at least one PodClique must be defined";
     let lonely: Change = |s| {
         for key in ["cliques", "podCliqueScalingGroups", "resourceSharing"] {
@@ -235,7 +235,7 @@ fn one_enabled_scheduler_is_responsible_for_all_cliques() {
 }
 
 #[test]
-fn with_the_scheduler_of_kubernetes_alone_nobody_else_can_be_named() {
+fn only_enabled_schedulers_can_be_named() {
     let alone =
         Context { enabled_schedulers: ["default-scheduler".to_owned()].into(), ..context() };
     let cases: [(Change, bool); 3] = [

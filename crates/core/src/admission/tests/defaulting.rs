@@ -1,4 +1,4 @@
-//! What is filled in, and that the patch changes nothing else.
+//! Which defaults are set, and that the patch changes nothing else.
 
 use grove_api::testkit;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::admission::{DecodeError, default, default_patch};
 
-/// The set after the patch, and how many places the patch touches.
+/// The set after the patch, and the number of operations in the patch.
 fn patched(raw: &Value) -> (Value, usize) {
     let patch = default_patch(raw).unwrap();
     let mut object = raw.clone();
@@ -72,7 +72,7 @@ fn every_documented_default_is_filled_in() {
 }
 
 #[test]
-fn values_that_are_given_stay() {
+fn given_values_stay() {
     let raw = good();
 
     assert_eq!(patched(&raw), (raw, 0));
@@ -89,7 +89,7 @@ fn values_that_are_given_stay() {
 }
 
 #[test]
-fn minimum_is_the_number_as_submitted() {
+fn the_minimum_defaults_to_the_submitted_replicas() {
     let mut raw = good();
     remove(&mut router(&mut raw)["spec"], "replicas");
     remove(&mut router(&mut raw)["spec"], "minAvailable");
@@ -109,7 +109,7 @@ fn minimum_is_the_number_as_submitted() {
 }
 
 #[test]
-fn patch_keeps_keys_that_nobody_knows() {
+fn the_patch_keeps_unknown_keys() {
     let mut raw = good();
     raw["metadata"]["keyOfTheFuture"] = json!({"a": null});
     raw["spec"]["keyOfTheFuture"] = json!([1, null]);
@@ -151,7 +151,7 @@ fn missing_scalars_get_their_zero_value_and_missing_lists_do_not() {
 }
 
 #[test]
-fn object_without_spec_becomes_one_that_can_be_refused_properly() {
+fn an_object_without_spec_is_refused_with_field_errors() {
     let (object, _) = patched(&json!({"metadata": {"name": "demo"}}));
 
     assert_eq!(object["spec"]["template"]["cliques"], json!([]));
@@ -171,7 +171,7 @@ fn durations_become_canonical() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn errors_name_the_field_that_cannot_be_decoded() {
     for (pointer, value, text) in [
         (
             "/spec/template/terminationDelay",

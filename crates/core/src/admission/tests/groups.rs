@@ -138,7 +138,7 @@ fn the_autoscaler_of_a_group_has_a_maximum_that_is_not_below_its_minimum() {
 }
 
 #[test]
-fn claims_of_a_group_are_for_its_members() {
+fn claims_of_a_group_can_only_name_its_members() {
     assert_created(&[
         (
             "for a member",

@@ -1,4 +1,4 @@
-//! Metadata, the set as a whole, claims at the level of the set, MNNVL groups, warnings.
+//! Metadata, fields of the set, claims of the set, MNNVL groups, warnings.
 
 use grove_api::OperatorConfiguration;
 use serde_json::json;
@@ -11,7 +11,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
      validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 #[test]
-fn metadata_is_checked_as_by_kubernetes() {
+fn metadata_is_checked_like_in_the_api_server() {
     assert_created(&[
         (
             "name missing",
@@ -270,7 +270,7 @@ fn mnnvl_groups_are_labels_and_need_the_feature() {
 }
 
 #[test]
-fn the_older_mnnvl_switch_is_on_or_off_and_needs_the_feature() {
+fn the_older_mnnvl_annotation_is_enabled_or_disabled_and_needs_the_feature() {
     let on: fn(&mut Value) =
         |s| s["metadata"]["annotations"] = json!({"grove.io/auto-mnnvl": "enabled"});
     let off: fn(&mut Value) =
@@ -301,7 +301,7 @@ fn the_older_mnnvl_switch_is_on_or_off_and_needs_the_feature() {
 }
 
 #[test]
-fn context_is_what_the_configuration_says() {
+fn the_context_follows_the_configuration() {
     let text = "\
 apiVersion: operator.config.grove.io/v1alpha1
 kind: OperatorConfiguration
@@ -315,7 +315,7 @@ scheduler: {profiles: [{name: kai-scheduler, default: true}]}
 }
 
 #[test]
-fn several_errors_are_one_message() {
+fn several_errors_are_joined_in_one_message() {
     let verdict = create_in(&context(), |s| {
         s["spec"]["replicas"] = json!(-1);
         remove(template(s), "terminationDelay");
@@ -331,7 +331,7 @@ fn several_errors_are_one_message() {
 }
 
 #[test]
-fn names_that_will_fail_later_are_warned_about() {
+fn names_that_fail_later_get_warnings() {
     let warnings = |change: Change| {
         let mut warnings = create_in(&context(), change).warnings;
         warnings.retain(|warning| warning != RESTART_POLICY_IGNORED);
@@ -362,7 +362,7 @@ fn names_that_will_fail_later_are_warned_about() {
 }
 
 #[test]
-fn restart_policy_is_warned_about_where_it_is_not_the_default() {
+fn a_restart_policy_other_than_the_default_gets_a_warning() {
     assert_eq!(create_in(&context(), |_| {}).warnings, [""; 0]);
     let verdict = create_in(&context(), |s| {
         for index in [0, 2] {
@@ -373,7 +373,7 @@ fn restart_policy_is_warned_about_where_it_is_not_the_default() {
 }
 
 #[test]
-fn scheduling_gates_of_the_user_are_warned_about() {
+fn scheduling_gates_of_the_user_get_a_warning() {
     let verdict = create_in(&context(), |s| {
         router(s)["spec"]["podSpec"]["schedulingGates"] = json!([{"name": "example.com/gate"}]);
     });

@@ -1,4 +1,4 @@
-//! What may and may not change in a stored set.
+//! Mutable and immutable fields of a stored set.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn update(before: Change, after: Change) -> Verdict {
     validate_update(&decode(&new).unwrap(), &decode(&old).unwrap(), &context())
 }
 
-/// Changes the good set and compares the errors.
+/// Changes the valid set and compares the errors.
 fn assert_updated(rows: &[(&str, Change, &[&str])]) {
     for (what, change, expected) in rows {
         assert_eq!(texts(&update(|_| {}, *change)), *expected, "{what}");
@@ -20,7 +20,7 @@ fn assert_updated(rows: &[(&str, Change, &[&str])]) {
 }
 
 #[test]
-fn what_is_not_identity_can_change() {
+fn fields_that_are_not_identity_can_change() {
     assert_updated(&[
         ("nothing", |_| {}, &[]),
         ("replicas", |s| s["spec"]["replicas"] = json!(7), &[]),
@@ -167,7 +167,7 @@ fn identity_of_cliques_cannot_change() {
 }
 
 #[test]
-fn what_the_set_shares_cannot_change() {
+fn shared_claims_cannot_change() {
     assert_updated(&[
         (
             "start order",
@@ -315,7 +315,7 @@ fn rules_about_placement_are_for_new_sets_only() {
 }
 
 #[test]
-fn pod_template_that_changes_must_be_one_that_the_api_server_accepts() {
+fn a_changed_pod_template_must_be_valid_for_the_api_server() {
     let image: Change = |s| remove(&mut router(s)["spec"]["podSpec"]["containers"][0], "image");
     let expected = "spec.template.cliques[0].spec.podSpec.containers[0].image: Required value: set the \
                     image to run, for example registry/name:tag (clique \"router\")";
@@ -328,7 +328,7 @@ fn pod_template_that_changes_must_be_one_that_the_api_server_accepts() {
             "spec.template.cliques[0].spec.podSpec.spec.nodeName: Invalid value: \"node-1\": must not be set"
         ]
     );
-    // The rest of a set that was stored before the rules existed can still change.
+    // Other fields of a set that was stored before the rules existed can still change.
     for change in [
         (|s| s["spec"]["replicas"] = json!(7)) as Change,
         |s| s["metadata"]["finalizers"] = json!(["grove.io/x"]),
@@ -342,7 +342,7 @@ fn pod_template_that_changes_must_be_one_that_the_api_server_accepts() {
 }
 
 #[test]
-fn set_that_is_being_deleted_can_always_lose_its_finalizer() {
+fn the_finalizer_of_a_deleted_set_can_always_be_removed() {
     let broken: Change = |s| {
         s["metadata"]["deletionTimestamp"] = json!("2026-08-01T10:00:00Z");
         s["metadata"]["finalizers"] = json!(["grove.io/x"]);

@@ -2,7 +2,7 @@ use grove_api::PodCliqueSet;
 
 use super::*;
 
-/// Cliques `a` alone and `b` in the group `g`, with these annotations and GPUs each.
+/// A standalone clique `a` and `b` in the group `g`, with these annotations and GPUs.
 fn set(annotations: [Value; 4], gpus: &Value) -> PodCliqueSet {
     let [of_set, of_group, of_a, of_b] = annotations;
     let clique = |name: &str, annotations: Value| {
@@ -47,13 +47,13 @@ fn names(set: &PodCliqueSet) -> Vec<String> {
 fn the_nearest_annotation_decides() {
     let no = || json!({});
     let cases = [
-        ("nobody asks", [no(), no(), no(), no()], &[][..]),
+        ("no annotation", [no(), no(), no(), no()], &[][..]),
         ("the set", [group("s"), no(), no(), no()], &["x-1-s"]),
         ("another for the group", [group("s"), group("g"), no(), no()], &["x-1-g", "x-1-s"]),
         ("and for its clique", [group("s"), group("g"), no(), group("b")], &["x-1-b", "x-1-s"]),
         ("only the group", [no(), group("g"), no(), no()], &["x-1-g"]),
         ("not the group", [group("s"), group("none"), no(), no()], &["x-1-s"]),
-        ("nobody in the end", [group("s"), group("none"), group("none"), no()], &[]),
+        ("both opt out", [group("s"), group("none"), group("none"), no()], &[]),
         ("the older switch", [switch("enabled"), no(), no(), no()], &["x-1"]),
         ("switched off", [switch("enabled"), no(), no(), switch("disabled")], &["x-1"]),
         ("off for all", [switch("disabled"), no(), no(), no()], &[]),
@@ -77,7 +77,7 @@ fn the_nearest_annotation_decides() {
 }
 
 #[test]
-fn only_cliques_with_gpus_take_part() {
+fn only_cliques_with_gpus_join_a_domain() {
     let cases = [
         (json!({}), false),
         (json!(null), false),
@@ -96,7 +96,7 @@ fn only_cliques_with_gpus_take_part() {
 }
 
 #[test]
-fn a_domain_is_what_the_driver_expects() {
+fn a_compute_domain_has_the_form_that_the_driver_expects() {
     let no = || json!({});
     let set = set([group("s"), no(), no(), switch("enabled")], &one_gpu());
 
@@ -129,7 +129,7 @@ fn a_domain_is_what_the_driver_expects() {
 }
 
 #[test]
-fn containers_with_gpus_name_the_claim_of_their_domain() {
+fn containers_with_gpus_reference_the_claim_of_their_domain() {
     let no = || json!({});
     let set = set([group("s"), no(), no(), group("none")], &one_gpu());
     let layout = Layout::of(&set);
@@ -154,7 +154,7 @@ fn containers_with_gpus_name_the_claim_of_their_domain() {
 }
 
 #[test]
-fn a_claim_of_the_same_name_is_left_alone() {
+fn an_existing_claim_of_the_same_name_stays() {
     let no = || json!({});
     let mut set = set([group("s"), no(), no(), no()], &one_gpu());
     let own = json!([{ "name": "mnnvl-claim", "resourceClaimName": "mine" }]);

@@ -3,7 +3,7 @@ use grove_api::PodCliqueSet;
 use super::*;
 use crate::children::owner;
 
-/// A clique `a` on its own and a group `g` of `b` and `c`, with entries at all levels.
+/// A standalone clique `a` and a group `g` of `b` and `c`, with entries at all levels.
 fn set() -> PodCliqueSet {
     let clique = |name: &str, sharing: Value| {
         json!({ "name": name, "resourceSharing": sharing, "spec": {
@@ -53,7 +53,7 @@ fn names(claims: &[ResourceClaim]) -> Vec<&str> {
 }
 
 #[test]
-fn every_owner_has_its_claims_whatever_the_filters_say() {
+fn filters_do_not_affect_which_claims_exist() {
     let set = set();
     let layout = Layout::of(&set);
     let group = &layout.groups()[0];
@@ -72,7 +72,7 @@ fn every_owner_has_its_claims_whatever_the_filters_say() {
 }
 
 #[test]
-fn labels_say_whose_claim_it_is_and_of_which_replica() {
+fn labels_name_the_owner_and_the_replica_of_a_claim() {
     let set = set();
     let layout = Layout::of(&set);
     let group = &layout.groups()[0];
@@ -107,7 +107,7 @@ fn labels_say_whose_claim_it_is_and_of_which_replica() {
 }
 
 #[test]
-fn a_name_means_the_template_of_the_set_unless_a_namespace_is_given() {
+fn a_template_name_without_namespace_refers_to_the_set_first() {
     let mut set = set();
     let external = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
     let layout = Layout::of(&set);
@@ -131,7 +131,7 @@ fn a_name_means_the_template_of_the_set_unless_a_namespace_is_given() {
 }
 
 #[test]
-fn a_claim_is_made_from_its_template_and_says_who_owns_it() {
+fn a_claim_is_built_from_its_template_with_owner_and_labels() {
     let set = set();
     let layout = Layout::of(&set);
     let claim = of_set(&layout).remove(0);
@@ -163,7 +163,7 @@ fn a_claim_is_made_from_its_template_and_says_who_owns_it() {
 }
 
 #[test]
-fn pods_name_what_filters_let_pass_from_the_set_down() {
+fn pods_reference_the_claims_that_filters_select_from_the_set_down() {
     let set = set();
     let layout = Layout::of(&set);
     let group = &layout.groups()[0];
@@ -182,7 +182,7 @@ fn pods_name_what_filters_let_pass_from_the_set_down() {
 }
 
 #[test]
-fn all_containers_of_a_pod_name_all_its_claims() {
+fn all_containers_of_a_pod_reference_all_its_claims() {
     let set = set();
     let layout = Layout::of(&set);
     let claims = PodClaims::of(&layout, &layout.member_cliques(0, &layout.groups()[0], 0)[0]);
@@ -203,7 +203,7 @@ fn all_containers_of_a_pod_name_all_its_claims() {
 }
 
 #[test]
-fn most_sets_share_nothing() {
+fn a_set_without_sharing_has_no_claims() {
     let mut set = set();
     assert!(is_used(&set.spec.template));
     let template = &mut set.spec.template;

@@ -1,4 +1,4 @@
-//! Pods, piece by piece. Whole pods of the worked examples are in the snapshots of `children`.
+//! Parts of pods. Complete pods of the examples are in the snapshots of `children`.
 
 use grove_api::PodClique;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn start_order_container_comes_last_without_variables() {
 }
 
 #[test]
-fn what_a_backend_prepared_stays() {
+fn changes_of_the_backend_stay() {
     let clique = clique(&json!({ "containers": [{ "name": "c" }] }), &[]);
     let context = context(&clique, &[]);
     let mut pod = draft(&context, 0).unwrap();
@@ -124,7 +124,7 @@ fn what_a_backend_prepared_stays() {
 }
 
 #[test]
-fn what_is_put_on_one_pod_is_on_no_other() {
+fn pods_do_not_share_annotations() {
     let mut clique = clique(&json!({ "containers": [{ "name": "c" }] }), &[]);
     clique.metadata.annotations = Some([("a".to_owned(), "b".to_owned())].into());
     let before = clique.clone();
@@ -139,7 +139,7 @@ fn what_is_put_on_one_pod_is_on_no_other() {
 }
 
 #[test]
-fn broken_cliques_are_reported_with_what_to_do() {
+fn errors_of_invalid_cliques_name_the_next_step() {
     let mut gangless = clique(&json!({}), &[]);
     gangless.metadata.labels = None;
     let orphan = clique(&json!({}), &["x-0-z"]);

@@ -28,7 +28,7 @@ fn hashes() -> BTreeMap<String, String> {
     ["router", "leader", "worker"].map(|name| (name.to_owned(), "hash".to_owned())).into()
 }
 
-/// The status of a group whose replicas are judged so.
+/// The status of a group with these replica states.
 fn group_status(
     group: &PodCliqueScalingGroup,
     generation_hash: &str,
@@ -128,12 +128,12 @@ fn set_without_replicas_omits_the_count() {
     assert_eq!(written["currentGenerationHash"], "gen");
 }
 
-/// Something that happens to one member of the second group replica, and what remains true of it:
-/// scheduled, available, updated, healthy, current.
+/// A change of one member of the second group replica, and its state then: scheduled, available, updated,
+/// healthy, current.
 type Damage = (fn(&mut PodClique), [bool; 5]);
 
 #[test]
-fn one_bad_member_spoils_its_group_replica() {
+fn one_failing_member_affects_its_group_replica() {
     let deleted: fn(&mut PodClique) =
         |clique| clique.metadata.deletion_timestamp = Some(Time(at(1)));
     let damages: [Damage; 6] = [
@@ -167,7 +167,7 @@ fn one_bad_member_spoils_its_group_replica() {
 }
 
 #[test]
-fn group_is_breached_below_its_minimum_and_not_judged_during_an_update() {
+fn a_group_is_breached_below_its_minimum_and_unknown_during_an_update() {
     let mut group = demo().groups.remove("demo-0-decode").unwrap();
     let healthy = GroupReplica { healthy: true, ..GroupReplica::default() };
     let judge = |group: &PodCliqueScalingGroup, replicas: &[GroupReplica]| {
@@ -270,7 +270,7 @@ proptest! {
 }
 
 #[test]
-fn a_set_says_what_is_wrong_with_its_scheduler_and_when_it_no_longer_is() {
+fn scheduler_conditions_appear_with_the_first_problem_and_report_its_end() {
     use grove_api::pod_clique_set::PodCliqueSetStatus;
 
     use crate::status::{SchedulerState, scheduler};
@@ -283,7 +283,7 @@ fn a_set_says_what_is_wrong_with_its_scheduler_and_when_it_no_longer_is() {
         };
         status.conditions.iter().map(said).collect::<Vec<_>>()
     };
-    assert_eq!(say(1, SchedulerState::default()), [""; 0], "nothing ever was wrong");
+    assert_eq!(say(1, SchedulerState::default()), [""; 0], "there was no problem");
 
     let problem = Some(("NotInstalled", "no such kind"));
     let limit = Some(("Partly", "not all"));

@@ -13,7 +13,7 @@ struct Run {
     object: PodClique,
     template: String,
     pods: Vec<ObservedPod>,
-    /// Seconds that have passed, and names given.
+    /// Seconds that have passed, and number of names.
     clock: i64,
     log: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Run {
         }
     }
 
-    /// The set has another template for this clique, which is written to its spec.
+    /// The set has another template for this clique, and its spec is updated.
     fn change(&mut self, template: &str) {
         self.template = template.to_owned();
         let labels = self.object.metadata.labels.as_mut().unwrap();
@@ -72,7 +72,7 @@ impl Run {
         !goes.is_empty()
     }
 
-    /// Makes missing pods from the spec.
+    /// Creates missing pods from the spec.
     fn balance(&mut self) -> bool {
         let wanted = usize::try_from(self.object.spec.replicas).unwrap();
         let before = self.pods.len();
@@ -94,7 +94,7 @@ impl Run {
         self.pods.iter_mut().for_each(|pod| pod.ready = true);
     }
 
-    /// Until nothing happens any more without new pods becoming ready.
+    /// Runs until nothing changes without new ready pods.
     fn settle(&mut self, rollout: &Rollout<'_>) {
         for _ in 0..100 {
             if !(self.delete_outdated(rollout) | self.balance() | self.report(rollout)) {
@@ -135,7 +135,7 @@ impl Run {
 }
 
 #[test]
-fn a_new_clique_reports_an_update_that_ended_when_it_began() {
+fn a_new_clique_reports_an_update_that_ended_when_it_started() {
     let run = Run::new(2, 2);
     assert_eq!(run.progress(), "A/a ended None");
     let progress = run.object.status.as_ref().unwrap().update_progress.clone().unwrap();
@@ -144,7 +144,7 @@ fn a_new_clique_reports_an_update_that_ended_when_it_began() {
 }
 
 #[test]
-fn ready_pods_go_oldest_first_each_after_the_one_before_is_replaced() {
+fn ready_pods_are_replaced_one_by_one_oldest_first() {
     let mut run = Run::new(3, 2);
     let [first, second, third] = run.names()[..] else { panic!("three pods") };
     let names = [first, second, third].map(str::to_owned);
@@ -155,7 +155,7 @@ fn ready_pods_go_oldest_first_each_after_the_one_before_is_replaced() {
         run.settle(&rolling("B", 0));
         let (gone, _) = run.log.split_first().unwrap();
         assert_eq!(*gone, format!("-{name}"));
-        assert_eq!(run.take_log().split(' ').count(), 2, "one goes, one comes");
+        assert_eq!(run.take_log().split(' ').count(), 2, "one is deleted, one is created");
         assert_eq!(run.progress(), format!("B/b runs Some(({name:?}, {done}))"));
         assert_eq!(run.current(), (Some("A"), Some("a")));
         run.all_ready();
@@ -167,7 +167,7 @@ fn ready_pods_go_oldest_first_each_after_the_one_before_is_replaced() {
 }
 
 #[test]
-fn pods_that_are_not_ready_go_at_once_and_below_the_minimum_no_ready_one_does() {
+fn pods_that_are_not_ready_are_deleted_at_once_and_ready_ones_only_above_the_minimum() {
     let mut run = Run::new(3, 2);
     run.pods[0].ready = false;
     run.pods[1].ready = false;
@@ -183,7 +183,7 @@ fn pods_that_are_not_ready_go_at_once_and_below_the_minimum_no_ready_one_does() 
 }
 
 #[test]
-fn a_template_that_is_the_same_is_updated_without_touching_pods() {
+fn an_unchanged_template_is_updated_without_replacing_pods() {
     let mut run = Run::new(2, 2);
     run.settle(&rolling("B", 0));
     assert_eq!(run.take_log(), "");
@@ -194,7 +194,7 @@ fn a_template_that_is_the_same_is_updated_without_touching_pods() {
 }
 
 #[test]
-fn a_broken_template_stops_at_the_first_pod() {
+fn a_template_that_does_not_work_stops_the_update_at_the_first_pod() {
     let mut run = Run::new(3, 3);
     run.change("b");
     for _ in 0..5 {
@@ -205,7 +205,7 @@ fn a_broken_template_stops_at_the_first_pod() {
 }
 
 #[test]
-fn another_change_starts_over_and_keeps_what_has_it_already() {
+fn another_change_restarts_the_update_and_keeps_pods_that_are_up_to_date() {
     let mut run = Run::new(2, 1);
     run.change("b");
     run.settle(&rolling("B", 0));
@@ -215,7 +215,7 @@ fn another_change_starts_over_and_keeps_what_has_it_already() {
     let log = run.take_log();
     assert!(log.contains("+c"), "{log}");
     assert!(run.progress().starts_with("C/c runs"));
-    // Back to the template that one pod still has.
+    // Back to the template of one remaining pod.
     run.all_ready();
     let before = run.names().iter().filter(|name| name.starts_with('a')).count();
     run.change("a");
@@ -228,7 +228,7 @@ fn another_change_starts_over_and_keeps_what_has_it_already() {
 }
 
 #[test]
-fn a_pod_that_came_back_with_a_template_that_was_withdrawn_is_replaced() {
+fn a_pod_recreated_with_a_withdrawn_template_is_replaced() {
     let mut run = Run::new(2, 1);
     run.change("b");
     run.pods.remove(0);
@@ -254,7 +254,7 @@ fn scaling_during_an_update_does_not_stop_it() {
     run.settle(&rolling("B", 0));
     run.all_ready();
     run.settle(&rolling("B", 0));
-    // Two are replaced and the third is selected; there is no place for its replacement any more.
+    // Two are replaced and the third is selected; after the scale-in it needs no replacement.
     run.object.spec.replicas = 2;
     run.pods.pop();
     run.settle(&rolling("B", 0));
@@ -271,14 +271,14 @@ fn scaling_during_an_update_does_not_stop_it() {
 }
 
 #[test]
-fn a_selected_pod_that_scaling_in_took_needs_no_replacement() {
+fn a_selected_pod_that_scale_in_deleted_needs_no_replacement() {
     let mut run = Run::new(3, 1);
     run.change("b");
     run.report(&rolling("B", 0));
     run.object.spec.replicas = 2;
     run.pods.remove(0);
     run.settle(&rolling("B", 0));
-    assert_eq!(run.take_log().matches('-').count(), 1, "the next one goes");
+    assert_eq!(run.take_log().matches('-').count(), 1, "the next one is deleted");
     for _ in 0..3 {
         run.all_ready();
         run.settle(&rolling("B", 0));
@@ -287,7 +287,7 @@ fn a_selected_pod_that_scaling_in_took_needs_no_replacement() {
 }
 
 #[test]
-fn a_pause_finishes_the_pod_that_is_under_way_and_begins_no_other() {
+fn a_paused_update_finishes_the_current_pod_and_starts_no_other() {
     let mut run = Run::new(3, 1);
     run.change("b");
     let paused = Rollout { paused: true, ..rolling("B", 0) };
@@ -304,7 +304,7 @@ fn a_pause_finishes_the_pod_that_is_under_way_and_begins_no_other() {
 }
 
 #[test]
-fn on_delete_is_over_at_once_and_follows_what_users_delete() {
+fn an_on_delete_update_ends_at_once_and_counts_pods_that_users_delete() {
     let mut run = Run::new(2, 2);
     let rollout = Rollout { on_delete: true, ..idle(Some("B")) };
     run.change("b");
@@ -317,7 +317,7 @@ fn on_delete_is_over_at_once_and_follows_what_users_delete() {
     run.pods.remove(0);
     run.settle(&rollout);
     assert_eq!(run.object.status.as_ref().unwrap().updated_replicas, 1);
-    // With the other strategy the pod that was left stays until the template changes again.
+    // With the other strategy the remaining pod stays until the template changes again.
     run.settle(&idle(Some("B")));
     assert_eq!(run.take_log().matches('-').count(), 0);
     run.pods.remove(0);
@@ -326,7 +326,7 @@ fn on_delete_is_over_at_once_and_follows_what_users_delete() {
 }
 
 #[test]
-fn an_update_that_becomes_on_delete_ends_where_it_is() {
+fn changing_to_on_delete_ends_a_running_update() {
     let mut run = Run::new(3, 2);
     run.change("b");
     run.settle(&rolling("B", 0));
@@ -348,27 +348,27 @@ fn members_of_groups_report_updates_with_on_delete_only() {
     run.settle(&Rollout { on_delete: true, ..idle(Some("C")) });
     assert_eq!(run.progress(), "C/a ended None");
     run.settle(&rolling("D", 0));
-    assert_eq!(run.progress(), "D/a ended None", "nothing to do, so it must not look stale");
+    assert_eq!(run.progress(), "D/a ended None", "nothing to do, so the hash must be current");
     run.change("b");
     run.settle(&rolling("E", 0));
     assert_eq!((run.progress().as_str(), run.take_log().as_str()), ("D/a ended None", ""));
 }
 
 #[test]
-fn nothing_begins_before_the_set_and_the_spec_agree() {
+fn no_update_starts_before_the_set_and_the_spec_agree() {
     let mut run = Run::new(2, 2);
     run.template = "b".to_owned();
     run.settle(&rolling("B", 0));
     assert_eq!(run.progress(), "A/a ended None", "the spec has the old template");
     run.change("b");
     run.settle(&idle(None));
-    assert_eq!(run.progress(), "A/a ended None", "the set has not said what it leads to");
+    assert_eq!(run.progress(), "A/a ended None", "the set has not reported the hash");
 }
 
 proptest! {
-    /// Whatever is ready when, an update never takes a ready pod below the minimum, and ends.
+    /// An update never takes a ready pod below the minimum, and ends, in every order of readiness.
     #[test]
-    fn ready_pods_stay_above_the_floor(
+    fn an_update_keeps_the_minimum_of_ready_pods(
         replicas in 1_i32..6, minimum in 1_i32..6, ready in prop::collection::vec(any::<u8>(), 1..40),
     ) {
         let minimum = minimum.min(replicas);

@@ -23,7 +23,7 @@ const READY: Replica = Replica {
     members: 2,
 };
 
-/// A group of replica 0 of its set.
+/// A group of set replica 0.
 struct Run {
     object: PodCliqueScalingGroup,
     replicas: Vec<Replica>,
@@ -47,7 +47,7 @@ impl Run {
         &all.iter().find(|one| one.type_ == "MinAvailableBreached").unwrap().status
     }
 
-    /// All replicas have another template than the set now has.
+    /// Makes all replicas outdated.
     fn change(&mut self) {
         for replica in &mut self.replicas {
             let ready = replica.judged.available;
@@ -67,7 +67,7 @@ impl Run {
         self.object.status = Some(status);
     }
 
-    /// Replicas that go; they come back at once, not ready yet.
+    /// Deletes outdated replicas, which are recreated at once and not ready yet.
     fn replace(&mut self, rollout: &Rollout<'_>) -> Vec<usize> {
         let group = Group { object: &self.object, set_replica: 0, replicas: &self.replicas };
         let gone = outdated(&group, rollout);
@@ -99,7 +99,7 @@ impl Run {
 }
 
 #[test]
-fn ready_replicas_go_one_by_one_from_the_lowest() {
+fn ready_replicas_are_replaced_one_by_one_from_the_lowest() {
     let mut run = Run::new(3, 2);
     assert_eq!(run.progress(), "none", "a new group has nothing to update");
     run.change();
@@ -120,7 +120,7 @@ fn ready_replicas_go_one_by_one_from_the_lowest() {
 }
 
 #[test]
-fn useless_replicas_go_at_once_and_below_the_minimum_no_ready_one_does() {
+fn replicas_that_do_not_work_are_deleted_at_once_and_ready_ones_only_above_the_minimum() {
     let mut run = Run::new(3, 2);
     for index in [0, 2] {
         run.replicas[index].judged = GroupReplica::default();
@@ -147,7 +147,7 @@ fn a_selected_replica_that_is_scaled_in_is_not_waited_for() {
 }
 
 #[test]
-fn another_change_starts_over_and_a_pause_begins_nothing() {
+fn another_change_restarts_the_update_and_a_pause_starts_nothing() {
     let mut run = Run::new(2, 1);
     run.change();
     assert_eq!(run.step(&rolling("B", 0)), [0]);
@@ -159,7 +159,7 @@ fn another_change_starts_over_and_a_pause_begins_nothing() {
 }
 
 #[test]
-fn on_delete_is_over_at_once() {
+fn an_on_delete_update_ends_at_once() {
     let mut run = Run::new(2, 1);
     let on_delete = |hash| Rollout { on_delete: true, ..idle(Some(hash)) };
     run.report(&on_delete("A"));
@@ -170,7 +170,7 @@ fn on_delete_is_over_at_once() {
 }
 
 #[test]
-fn after_a_termination_only_members_that_say_so_are_healthy() {
+fn after_a_termination_only_members_that_report_no_breach_are_healthy() {
     use crate::termination::{announced, is_in_progress};
     let mut run = Run::new(1, 1);
     run.object.status = Some(announced(&run.object, 0, at(50)));
@@ -192,7 +192,7 @@ fn after_a_termination_only_members_that_say_so_are_healthy() {
 }
 
 #[test]
-fn a_group_that_never_was_healthy_has_lost_nothing_after_an_update() {
+fn a_group_that_never_had_its_minimum_is_not_breached_after_an_update() {
     use crate::termination::group_breached_since;
     let mut run = Run::new(1, 1);
     run.object.status = None;
@@ -217,5 +217,5 @@ fn a_group_that_never_was_healthy_has_lost_nothing_after_an_update() {
     assert_eq!(breached(&run), is("False", false));
     run.replicas[0].judged = GroupReplica::default();
     run.report(&rolling("B", 0));
-    assert_eq!(breached(&run), is("True", true), "now it has lost something");
+    assert_eq!(breached(&run), is("True", true), "it had its minimum before");
 }

@@ -7,7 +7,7 @@ use crate::status::{Outcome, pod_clique_set};
 use crate::update::set::is_due;
 use crate::update::{Rollout, is_held_back, whose_turn};
 
-/// Hashes as this program writes them.
+/// Hashes in our own form.
 const A: &str = "bbbbbbbbbbbbbb";
 const B: &str = "cccccccccccccc";
 const C: &str = "dddddddddddddd";
@@ -60,7 +60,7 @@ impl Run {
             };
             turn(before) != turn(&next)
         });
-        assert!(due || !steps, "a step is always seen to be due");
+        assert!(due || !steps, "a step is always due");
         self.set.status = Some(next);
     }
 
@@ -84,7 +84,7 @@ impl Run {
 }
 
 #[test]
-fn the_first_hash_is_no_update() {
+fn the_first_hash_starts_no_update() {
     let run = Run::new(2);
     assert_eq!(run.status()["currentGenerationHash"], A);
     assert_eq!(run.status().get("updateProgress"), None);
@@ -109,7 +109,7 @@ fn replicas_take_turns_from_the_lowest() {
 }
 
 #[test]
-fn what_serves_least_goes_first() {
+fn replicas_without_ready_pods_are_updated_first() {
     let mut run = Run::new(4);
     run.replicas = vec![
         OLD,
@@ -127,14 +127,14 @@ fn what_serves_least_goes_first() {
 }
 
 #[test]
-fn another_change_starts_over_and_what_has_it_already_is_left_out() {
+fn another_change_restarts_the_update_and_skips_replicas_that_are_up_to_date() {
     let mut run = Run::new(3);
     run.replicas = vec![OLD; 3];
     run.report(B);
     run.replicas[0] = DONE;
     run.report(B);
     assert_eq!(whose_turn(&run.set), Some(1));
-    // Back to the first template: the replica that was done has to go back, the last never left.
+    // Back to the first template: the updated replica has to be updated again, the last one was never updated.
     run.replicas = vec![OLD, OLD, DONE];
     run.report(A);
     assert_eq!(whose_turn(&run.set), Some(0));
@@ -147,7 +147,7 @@ fn another_change_starts_over_and_what_has_it_already_is_left_out() {
 }
 
 #[test]
-fn an_update_whose_record_was_removed_begins_again() {
+fn an_update_whose_progress_was_removed_restarts() {
     let mut run = Run::new(2);
     run.replicas = vec![OLD; 2];
     run.report(B);
@@ -163,7 +163,7 @@ fn an_update_whose_record_was_removed_begins_again() {
 }
 
 #[test]
-fn scaling_in_drops_the_turn_and_a_set_without_replicas_is_done() {
+fn scale_in_drops_the_selected_replica_and_a_set_without_replicas_is_up_to_date() {
     let mut run = Run::new(2);
     run.replicas = vec![DONE, OLD];
     run.report(B);
@@ -179,7 +179,7 @@ fn scaling_in_drops_the_turn_and_a_set_without_replicas_is_done() {
 }
 
 #[test]
-fn on_delete_is_over_at_once_and_its_counters_follow() {
+fn an_on_delete_update_ends_at_once_and_its_counters_follow() {
     let mut run = Run::new(2);
     run.on_delete();
     run.replicas = vec![OLD; 2];
@@ -194,7 +194,7 @@ fn on_delete_is_over_at_once_and_its_counters_follow() {
 }
 
 #[test]
-fn a_pause_holds_a_new_template_back_and_stops_between_replicas() {
+fn a_pause_delays_a_new_template_and_stops_between_replicas() {
     let mut run = Run::new(2);
     run.replicas = vec![OLD; 2];
     run.pause(true);
@@ -215,7 +215,7 @@ fn a_pause_holds_a_new_template_back_and_stops_between_replicas() {
 }
 
 #[test]
-fn hashes_of_another_implementation_are_taken_over_if_they_are_up_to_date() {
+fn hashes_of_another_implementation_are_replaced_without_an_update_if_up_to_date() {
     for (observed, updates) in [(1, false), (0, true)] {
         let mut run = Run::new(1);
         run.set.status = serde_json::from_value(json!({
@@ -229,7 +229,7 @@ fn hashes_of_another_implementation_are_taken_over_if_they_are_up_to_date() {
 }
 
 #[test]
-fn everything_below_learns_whose_turn_it_is() {
+fn children_learn_which_replica_is_updated() {
     let mut run = Run::new(2);
     run.replicas = vec![OLD; 2];
     assert!(Rollout::of(&run.set, A).may_begin(1), "no update runs");
