@@ -1,4 +1,4 @@
-//! The PodCliques to wait for, as on the command line.
+//! The parent cliques to wait for, as on the command line.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -22,7 +22,7 @@ impl Count {
 }
 
 impl Progress {
-    /// Counts the pods of each parent. `counted` has the PodClique of each ready pod; other PodCliques are
+    /// Counts the pods of each parent. `counted` has the PodClique of each ready pod; other cliques are
     /// ignored.
     pub(crate) fn of<'a>(
         parents: &Parents,

@@ -1,12 +1,12 @@
-//! What a cached pod costs: 5,000 pods on the real API server, listed and indexed.
+//! Memory per cached pod: 5,000 pods on the real API server, listed and indexed.
 //!
 //! ```text
 //! cargo bench -p grove-runtime --bench cache_memory
 //! ```
 //!
-//! Prints the resident memory per pod view, once for a pod view as the operator needs it and, for
-//! comparison, for the complete typed pod. Each is measured in a process of its own, because an
-//! allocator does not give memory back for the next measurement to use afresh.
+//! Prints the resident memory per pod, for the view that the operator uses and, for comparison, for the
+//! complete typed pod. Each is measured in its own process, because an allocator does not return memory for
+//! the next measurement.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,15 +1,14 @@
-//! A process that wants to lead and, whether or not it does, never stops trying to write.
+//! A process that takes part in an election and tries to write all the time, whether or not it leads.
 //!
 //! ```text
 //! lease_holder <kubeconfig> <identity> [stop-in-write]
 //! ```
 //!
-//! It holds the Lease `default/contended` and creates config maps `<identity>-<n>` as fast as it
-//! can, leaving it to the writer to refuse while another process leads. It prints `leading` and
-//! `following` as that changes, and `acting` at the first write that succeeds after a refused one.
-//! With `stop-in-write` it then stops itself once, in the middle of its next write: after the
-//! writer has looked at the lease, before anything is sent. SIGTERM stops it in order: writing
-//! first, the lease last.
+//! It holds the Lease `default/contended` and creates config maps `<identity>-<n>` as fast as it can; the
+//! writer refuses them while another process leads. It prints `leading` and `following` when that changes,
+//! and `acting` at the first write that succeeds after a refused one. With `stop-in-write` it then stops
+//! itself once, inside its next write: after the writer has checked the lease, before it sends. SIGTERM stops
+//! it in order: writing first, the lease last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -44,7 +44,7 @@ const KIND: &str = "AdmissionReview";
 /// An object has at most 1.5 MiB in etcd, and an update carries two of them.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// The request of an AdmissionReview.
+/// The request of an `AdmissionReview`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {

@@ -92,7 +92,7 @@ pub struct Occurrence {
 /// Takes occurrences from one component; clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    queue: mpsc::Sender<Noted>,
+    queue: mpsc::Sender<Queued>,
     component: &'static str,
     clock: Clock,
     metrics: Metrics,
@@ -100,7 +100,7 @@ pub struct Recorder {
 
 /// A queued occurrence.
 #[derive(Clone, Debug)]
-struct Noted {
+struct Queued {
     occurrence: Occurrence,
     component: &'static str,
     at: Timestamp,
@@ -115,8 +115,8 @@ impl Recorder {
 
     /// Queues an occurrence, or drops and counts it if the queue is full.
     pub fn record(&self, occurrence: Occurrence) {
-        let noted = Noted { occurrence, component: self.component, at: self.clock.wall() };
-        if self.queue.try_send(noted).is_err() {
+        let queued = Queued { occurrence, component: self.component, at: self.clock.wall() };
+        if self.queue.try_send(queued).is_err() {
             self.metrics.event("dropped");
         }
     }
@@ -124,7 +124,7 @@ impl Recorder {
 
 /// The task that sends queued occurrences.
 pub struct EventSender {
-    queue: mpsc::Receiver<Noted>,
+    queue: mpsc::Receiver<Queued>,
     correlator: Correlator,
     writer: Writer,
     clock: Clock,
@@ -154,25 +154,25 @@ impl EventSender {
     /// the recorders and before the lease is released.
     pub async fn run(mut self, shutdown: Shutdown) {
         loop {
-            let noted = tokio::select! {
+            let queued = tokio::select! {
                 biased;
                 () = shutdown.requested() => break,
-                noted = self.queue.recv() => noted,
+                queued = self.queue.recv() => queued,
             };
-            let Some(noted) = noted else { return };
+            let Some(queued) = queued else { return };
             let clock = self.clock.clone();
             // A shutdown does not wait for the retries of the current event.
             tokio::select! {
                 biased;
-                () = self.send(&noted) => {}
+                () = self.send(&queued) => {}
                 () = hard_stop(&shutdown, &clock) => return,
             }
         }
         self.queue.close();
         let clock = self.clock.clone();
         let flush = async {
-            while let Some(noted) = self.queue.recv().await {
-                self.send(&noted).await;
+            while let Some(queued) = self.queue.recv().await {
+                self.send(&queued).await;
             }
         };
         if clock.timeout(FLUSH_TIMEOUT, flush).await.is_none() {
@@ -180,19 +180,19 @@ impl EventSender {
         }
     }
 
-    async fn send(&mut self, noted: &Noted) {
-        let identity = Identity::of(noted);
+    async fn send(&mut self, queued: &Queued) {
+        let identity = Identity::of(queued);
         let result = match self.correlator.decide(&identity, self.clock.now()) {
             Decision::Limited => "limited",
-            Decision::Create => self.create(&identity, noted).await,
+            Decision::Create => self.create(&identity, queued).await,
             Decision::Repeat { event, count } => {
-                let repeat = object::repeat(&event, noted, count);
+                let repeat = object::repeat(&event, queued, count);
                 match self.deliver(&repeat).await {
                     Ok(_) => "repeated",
                     // The event has expired or was deleted: create a new one.
                     Err(error) if error.class() == Class::Conflict => {
                         self.correlator.forget(&identity);
-                        self.create(&identity, noted).await
+                        self.create(&identity, queued).await
                     }
                     Err(error) => lost(&error),
                 }
@@ -201,8 +201,8 @@ impl EventSender {
         self.metrics.event(result);
     }
 
-    async fn create(&mut self, identity: &Identity, noted: &Noted) -> &'static str {
-        let write = object::create(noted, &self.instance, self.rng.next_u64());
+    async fn create(&mut self, identity: &Identity, queued: &Queued) -> &'static str {
+        let write = object::create(queued, &self.instance, self.rng.next_u64());
         match self.deliver(&write).await {
             Ok(written) => {
                 self.correlator.created(identity, write.key, written.uid, self.clock.now());

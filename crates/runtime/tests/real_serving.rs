@@ -61,16 +61,16 @@ async fn get(client: &Client, path: &str) -> Option<Value> {
     call(client, "GET", path, &Value::Null).await.ok()
 }
 
-/// Polls until `wanted` returns a value.
+/// Polls until `find` returns a value.
 async fn until<T>(
     client: &Client,
     path: &str,
     what: &str,
-    wanted: impl Fn(&Value) -> Option<T>,
+    find: impl Fn(&Value) -> Option<T>,
 ) -> T {
     in_time(what, async {
         loop {
-            if let Some(found) = get(client, path).await.as_ref().and_then(&wanted) {
+            if let Some(found) = get(client, path).await.as_ref().and_then(&find) {
                 return found;
             }
             Clock::system().sleep(Duration::from_millis(50)).await;

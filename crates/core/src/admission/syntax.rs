@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_accepts_what_the_api_server_accepts() {
+    fn each_form_accepts_the_same_names_as_the_api_server() {
         assert_eq!(accepted(dns_subdomain), ["a", "1a", "a.b", "a-b"]);
         assert_eq!(accepted(dns_label), ["a", "1a", "a-b"]);
         assert_eq!(accepted(qualified_name), ["a", "1a", "a.b", "a-b", "A", "a_b", "a..b"]);

@@ -118,7 +118,7 @@ mod tests {
             ("not whole any more", status(3, None), status(2, None), true),
             ("breached", status(3, Some("False")), status(3, Some("True")), true),
             ("recovered", status(3, Some("True")), status(3, Some("False")), true),
-            ("an update that is over as it begins", json!({}), updating("a", true, None), false),
+            ("an update that ends when it starts", json!({}), updating("a", true, None), false),
             ("an update", json!({}), updating("a", false, None), true),
             ("its next pod", updating("a", false, None), updating("a", false, Some("p")), true),
             ("its end", updating("a", false, None), updating("a", true, None), true),

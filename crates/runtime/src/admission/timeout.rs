@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_handler_gets_nine_tenths_of_what_the_server_announces() {
+    fn the_handler_gets_nine_tenths_of_the_announced_timeout() {
         let cases = [
             (Some("timeout=10s"), 9_000),
             (Some("dryRun=All&timeout=1m30s"), 27_000),

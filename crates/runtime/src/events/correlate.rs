@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Noted, Severity};
+use super::{Queued, Severity};
 use crate::clock::Instant;
 use crate::resource::{ObjectKey, Uid};
 
@@ -28,11 +28,11 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(noted: &Noted) -> Self {
-        let occurrence = &noted.occurrence;
+    pub(super) fn of(queued: &Queued) -> Self {
+        let occurrence = &queued.occurrence;
         Self {
             uid: occurrence.about.uid.clone(),
-            component: noted.component,
+            component: queued.component,
             reason: occurrence.reason.clone(),
             severity: occurrence.severity,
             message: occurrence.message.clone(),

@@ -5,7 +5,7 @@ use jiff::fmt::temporal::DateTimePrinter;
 use serde_json::json;
 
 use super::correlate::StoredEvent;
-use super::{EVENTS, Noted};
+use super::{EVENTS, Queued};
 use crate::resource::ObjectKey;
 use crate::write::{Precondition, Verb, Write};
 
@@ -16,8 +16,8 @@ const MAX_NAME_BYTES: usize = 253;
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// Returns the write that creates an event.
-pub(super) fn create(noted: &Noted, instance: &str, random: u64) -> Write {
-    let occurrence = &noted.occurrence;
+pub(super) fn create(queued: &Queued, instance: &str, random: u64) -> Write {
+    let occurrence = &queued.occurrence;
     let about = &occurrence.about;
     let namespace =
         if about.namespace.is_empty() { DEFAULT_NAMESPACE } else { about.namespace.as_str() };
@@ -43,19 +43,19 @@ pub(super) fn create(noted: &Noted, instance: &str, random: u64) -> Write {
         "reason": occurrence.reason,
         "action": occurrence.action,
         "message": cut(&occurrence.message),
-        "source": { "component": noted.component },
-        "reportingComponent": noted.component,
+        "source": { "component": queued.component },
+        "reportingComponent": queued.component,
         "reportingInstance": instance,
-        "firstTimestamp": seconds(noted.at),
-        "lastTimestamp": seconds(noted.at),
+        "firstTimestamp": seconds(queued.at),
+        "lastTimestamp": seconds(queued.at),
         "count": 1,
     });
     Write { resource: EVENTS, key, verb: Verb::Create { body }, reason: "create the event" }
 }
 
 /// Returns the write that sets the count of an event.
-pub(super) fn repeat(event: &StoredEvent, noted: &Noted, count: u32) -> Write {
-    let patch = json!({ "count": count, "lastTimestamp": seconds(noted.at) });
+pub(super) fn repeat(event: &StoredEvent, queued: &Queued, count: u32) -> Write {
+    let patch = json!({ "count": count, "lastTimestamp": seconds(queued.at) });
     let only_if = Precondition::uid(&event.uid);
     Write {
         resource: EVENTS,

@@ -128,7 +128,7 @@ impl Watched {
 
 // === A connection that can break ===
 
-/// Forwards connections to the API server until told otherwise.
+/// Forwards connections to the API server, depending on its [`Mode`].
 pub struct Proxy {
     pub port: u16,
     mode: Arc<watch::Sender<Mode>>,
@@ -136,7 +136,7 @@ pub struct Proxy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything passes. The number tells one generation of connections from the next.
+    /// All data passes. The number distinguishes generations of connections.
     Open(u64),
     /// Connections stay open but nothing passes, as when a machine in between vanished.
     Silent,

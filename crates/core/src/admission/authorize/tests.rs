@@ -51,7 +51,7 @@ fn other_users_may_not_change_managed_objects() {
 }
 
 #[test]
-fn operator_and_exempt_users_may_do_everything() {
+fn the_operator_and_exempt_users_may_change_managed_objects() {
     for user in [OPERATOR, "system:serviceaccount:a:b"] {
         for operation in [Operation::Create, Operation::Update, Operation::Delete] {
             let decision = decide(&request(operation, user), Some(Protection::On));
