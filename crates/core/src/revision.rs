@@ -51,8 +51,8 @@ pub fn is_long<'a>(
     live.into_iter().filter(|revision| revision.name != current).count() > LIMIT
 }
 
-/// Brings the history of a set up to date. `in_use` are the generation hashes that something below the set
-/// still has; it matters only when the history [is long](is_long).
+/// Brings the history of a set up to date. `in_use` are the generation hashes that children of the set still
+/// have; it matters only when the history [is long](is_long).
 pub fn changes(
     set: &PodCliqueSet,
     generation_hash: &str,

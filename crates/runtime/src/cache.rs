@@ -85,8 +85,7 @@ impl Caches {
     ///
     /// # Panics
     ///
-    /// If the selection has a cache already: decoding JSON is what a controller spends its time on, and two
-    /// caches would do it twice.
+    /// If the selection already has a cache: a second one would decode every object twice.
     pub fn start<T: View>(&mut self, declared: CacheBuilder<T>) -> Store<T> {
         let selection = declared.selection.clone();
         let name = selection.to_string();
@@ -130,7 +129,7 @@ impl Caches {
     }
 }
 
-/// How far the caches of a process have come.
+/// The progress of the caches of a process.
 #[derive(Clone)]
 pub(crate) struct Fences(Arc<[Cached]>);
 
@@ -142,12 +141,12 @@ impl Fences {
         }
     }
 
-    /// The caches that have not seen all of `written` yet, and what each has to see. Of the versions that a
-    /// cache has to see, the newest is enough.
+    /// Returns the caches that have not observed all of `written` yet, each with the mark to wait for. Of
+    /// several versions the newest is enough.
     pub(crate) fn behind(&self, written: &[Written]) -> Vec<(Arc<dyn Progress>, Mark)> {
         let mut behind = Vec::new();
         for Cached { selection, progress } in self.0.iter() {
-            // The answer to a delete has no labels, and an object that a cache never had is gone from it.
+            // The answer to a delete has no labels, and a cache without the object has observed the delete.
             let selects = |one: &&Written| {
                 one.resource == selection.resource
                     && (matches!(one.mark, Mark::Gone(..))

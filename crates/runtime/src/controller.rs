@@ -271,7 +271,7 @@ impl<K: Key> Controller<K> {
         }
     }
 
-    /// Gives the key back to the queue, held if there are writes that the caches have not seen.
+    /// Returns the key to the queue, held while the caches have not observed all its writes.
     fn hold(&mut self, key: &K, ended: Ended, written: &[Written], now: Instant) {
         let behind = self.fences.behind(written);
         self.queue.end(key, ended, !behind.is_empty());
@@ -279,7 +279,7 @@ impl<K: Key> Controller<K> {
             return;
         }
         self.metrics.fence_hold(self.name);
-        // Caches see most writes within moments: what has been seen does not wait here for its deadline.
+        // Caches observe most writes within milliseconds; drop those before their deadline.
         while self.unseen.front().is_some_and(|oldest| oldest.cache.has_seen(&oldest.mark)) {
             self.unseen.pop_front();
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::resource::{ObjectKey, Resource, Uid};
 use crate::view::Labels;
 
-/// Something that a cache will see sooner or later.
+/// A write that a cache will observe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// A resourceVersion of the kind.
@@ -18,32 +18,32 @@ pub(crate) enum Mark {
     Gone(ObjectKey, Uid),
 }
 
-/// A write of a reconcile, as far as caches are concerned.
+/// A write of a reconcile, as caches need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) resource: Resource,
     pub(crate) namespace: Arc<str>,
-    /// Labels after the write: caches of other selections never see it.
+    /// Labels after the write: caches of other selections never observe it.
     pub(crate) labels: Labels,
     pub(crate) mark: Mark,
 }
 
-/// What one reconcile wrote. Clones share it.
+/// The writes of one reconcile. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Fence(Arc<Mutex<Vec<Written>>>);
 
 impl Fence {
-    /// Notes a write.
+    /// Records a write.
     pub(crate) fn note(&self, written: Written) {
-        self.noted().push(written);
+        self.writes().push(written);
     }
 
-    /// Everything noted, leaving the fence empty.
+    /// Returns all writes and leaves the fence empty.
     pub(crate) fn take(&self) -> Vec<Written> {
-        std::mem::take(&mut *self.noted())
+        std::mem::take(&mut *self.writes())
     }
 
-    fn noted(&self) -> MutexGuard<'_, Vec<Written>> {
+    fn writes(&self) -> MutexGuard<'_, Vec<Written>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -320,9 +320,9 @@ impl<K: Key> Queue<K> {
         self.shared.1.notify_one();
     }
 
-    /// Wants keys to run for every relevant change in `store`. A change is relevant if the object appeared or
-    /// is gone, or if `changed` says so; `keys` names the keys of the old and of the new object. Controllers
-    /// declare this in a [`WakeTable`](crate::wake::WakeTable).
+    /// Queues keys for every relevant change in `store`. A change is relevant if the object appeared or was
+    /// deleted, or if `changed` returns true; `keys` returns the keys of the old and of the new object.
+    /// Controllers declare this in a [`WakeTable`](crate::wake::WakeTable).
     pub fn follow<T: View>(
         &self,
         store: &Store<T>,

@@ -73,12 +73,12 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Whether this life of an owner controls the object.
+    /// Whether the owner with this uid controls the object.
     pub fn is_controlled_by(&self, owner: &Uid) -> bool {
         self.owner_uid() == Some(owner)
     }
 
-    /// Which life of its owner controls the object.
+    /// The uid of the owner that controls the object.
     pub fn owner_uid(&self) -> Option<&Uid> {
         self.controller.as_ref().map(|owner| &owner.uid)
     }

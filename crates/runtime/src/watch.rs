@@ -116,7 +116,7 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Patience and sizes of a watch.
+/// Timeouts and page size of a watch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchConfig {
     /// How long one watch lasts before the server ends it. At most 294 s.

@@ -147,7 +147,7 @@ fn kept_indices_are_deleted_last() {
 }
 
 #[test]
-fn claims_are_kept_for_wanted_pods_and_for_those_that_stay() {
+fn claims_are_kept_for_desired_and_for_active_pods() {
     let going = ObservedPod { deleting: true, ..pod("p4", 4) };
     let ended = ObservedPod { phase: Phase::Failed, ..pod("p5", 5) };
     let nameless = ObservedPod { index: None, ..pod("p6", 6) };

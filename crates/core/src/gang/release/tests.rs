@@ -27,7 +27,7 @@ fn gang(initialized: &str, references: &[&str]) -> PodGang {
 }
 
 #[test]
-fn gate_needs_an_initialised_gang_that_lists_the_pod() {
+fn a_gate_is_removed_when_the_gang_is_initialized_and_lists_the_pod() {
     let pods = [pod("b", 1), pod("a", 0), pod("c", 2), running("d", 3)];
     let [ready, pending] = [gang("True", &["a", "b", "d"]), gang("False", &["a", "b", "c"])];
     let complete = gang("True", &["c", "b", "a"]);
@@ -116,7 +116,7 @@ fn base_gang_is_scheduled_when_every_member_has_its_minimum() {
 
 proptest! {
     #[test]
-    fn order_of_the_pods_makes_no_difference(
+    fn the_order_of_the_pods_does_not_matter(
         (pods, shuffled) in any_pods().prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle())),
     ) {
         let stored = gang("True", &["p1", "p3", "p5", "p7"]);
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn gate_is_never_lifted_while_the_pod_is_unreferenced(
+    fn the_gate_of_an_unreferenced_pod_is_never_removed(
         pods in any_pods(),
         listed in prop::sample::subsequence(vec!["p0", "p1", "p2", "p3", "p4", "p5"], 0..6),
         initialized in any::<bool>(),
