@@ -8,7 +8,7 @@ use crate::pods::ObservedPod;
 
 pub(crate) mod reached;
 
-/// The minimum of a PodClique; all of its pods when it names none.
+/// The minimum of a PodClique; by default all of its pods.
 pub fn min_available(clique: &PodClique) -> i32 {
     clique.spec.min_available.unwrap_or(clique.spec.replicas)
 }

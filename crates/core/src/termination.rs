@@ -150,12 +150,13 @@ pub enum Verdict {
     Terminate,
 }
 
-/// When a breach that began at this time ends in a termination; never, for a delay beyond the end of time.
+/// When a breach that started at this time leads to a termination; never if the delay exceeds the
+/// representable time.
 pub fn ends_at(breached_since: Timestamp, delay: Duration) -> Option<Timestamp> {
     breached_since.checked_add(delay).ok()
 }
 
-/// Judges something with breaches that began at these times.
+/// The consequence of breaches with these start times.
 pub fn verdict(
     breaches: impl IntoIterator<Item = Timestamp>,
     delay: Duration,

@@ -48,7 +48,7 @@ pub struct Attempt<K> {
     pub failures: u32,
     /// Passed to the writer with every write.
     pub fence: Fence,
-    /// To be passed to whatever waits for another program.
+    /// Passed to code that waits for another program.
     pub outside: Outside,
 }
 
@@ -64,8 +64,8 @@ struct Waiting {
 }
 
 impl Outside {
-    /// Waits for something outside of this process, without counting against the number of runs at
-    /// once. The callee bounds how many runs wait for it.
+    /// Waits for another program without counting against the concurrency limit. The callee limits how many
+    /// runs wait for it.
     pub async fn wait<F: Future>(&self, waiting: F) -> F::Output {
         let _place = Place::leave(&self.0);
         waiting.await

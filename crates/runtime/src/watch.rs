@@ -549,8 +549,8 @@ impl<T: View> Watcher<T> {
         tracing::debug!(kind = %self.selection.resource, objects, version, "listed");
     }
 
-    /// The object of an event that adds or changes one, read in one pass over the line. Everything else,
-    /// and what cannot be read, is for the way that looks at the line first.
+    /// Decodes the object of an added or modified event in one pass over the line. Returns nothing for all
+    /// other lines, which are decoded in two passes.
     fn upserted(&self, line: &[u8]) -> Option<T> {
         let starts =
             [br#"{"type":"ADDED","object":"#.as_slice(), br#"{"type":"MODIFIED","object":"#];

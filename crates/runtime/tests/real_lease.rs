@@ -68,7 +68,7 @@ fn turns(writes: &[(u64, String)]) -> Vec<&str> {
 #[ignore = "needs the real control plane: cargo xtask test --only real"]
 async fn a_paused_holder_writes_nothing_after_it_wakes() {
     let cluster = api_server();
-    // It has looked at the lease and is about to send.
+    // It has checked the lease and is about to send.
     let mut a = holder(&cluster, "a", &["stop-in-write"]);
     a.until_line(&["acting"]);
     let mut b = holder(&cluster, "b", &[]);
@@ -76,7 +76,7 @@ async fn a_paused_holder_writes_nothing_after_it_wakes() {
     b.until_line(&["acting"]);
     a.signal(Signal::CONT);
     a.until_line(&["following"]);
-    // From here on `a` has been awake and trying all the time; `b` gets to write more.
+    // From here on `a` tries to write all the time; `b` writes more.
     b.signal(Signal::TERM);
     assert!(b.wait().0.success());
     a.until_line(&["acting"]);
