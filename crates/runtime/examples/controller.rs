@@ -129,7 +129,7 @@ async fn reconcile(
 }
 
 /// The process: caches, events, and the controller.
-fn start(client: &Client, env: &Env) -> Process {
+pub(crate) fn start(client: &Client, env: &Env) -> Process {
     let mut process = Process::new(env.clone(), Duration::from_secs(5));
     let leadership = Leadership::without_election();
     let writer = Writer::new(client.clone(), env, leadership.clone(), NAME);

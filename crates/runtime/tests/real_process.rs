@@ -7,6 +7,9 @@
     reason = "a test may fail, and owns its tasks"
 )]
 
+#[path = "../examples/controller.rs"]
+#[allow(dead_code, reason = "its main is for the command line")]
+mod example;
 mod support;
 
 use std::time::Duration;
@@ -23,6 +26,8 @@ use grove_runtime::watch::Selection;
 use grove_runtime::write::{Precondition, Verb, Write, WriteError, Writer};
 use grove_testbed::cluster::client_of;
 use grove_testbed::in_time;
+use grove_testbed::kinds::{PODS, SERVICES};
+use grove_testbed::mirror::Mirror;
 use grove_testbed::requests::{Requests, Sent};
 use http::Method;
 use kube::Client;
@@ -175,4 +180,37 @@ async fn a_dropped_process_leaves_nothing_and_its_standby_continues() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn the_example_controller_creates_repairs_and_reports_a_service_then_is_silent() {
+    let cluster = api_server();
+    let mirror = Mirror::start(support::client(&cluster).await, &[PODS, SERVICES]).await;
+    let namespace = mirror.new_namespace("example").await;
+    let (client, requests) = recorded_client(&cluster).await;
+    let env = env();
+    let running = tokio::spawn(example::start(&client, &env).run());
+    let pod = json!({
+        "metadata": { "name": "a", "labels": { "example.com/service": "true", "app": "a" } },
+        "spec": { "containers": [{ "name": "c", "image": "c" }],
+            "readinessGates": [{ "conditionType": "example.com/has-service" }] },
+    });
+    namespace.create(PODS, &pod).await;
+
+    let has_gate = |pod: &serde_json::Value| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "example.com/has-service" && one["status"] == "True")
+    };
+    let is_reported = |state: &grove_testbed::mirror::State| {
+        state.get(PODS, "a").is_some_and(|pod| has_gate(pod))
+    };
+    namespace.until_is("the gate is open", is_reported).await;
+    namespace.patch(SERVICES, "a", json!({ "spec": { "selector": { "app": "b" } } })).await;
+    namespace.until_field(SERVICES, "a", "/spec/selector/app", json!("a")).await;
+
+    env.shutdown.start();
+    in_time("the process stops", running).await.unwrap().unwrap();
+    let writes = requests.since(0).into_iter().filter(|sent| sent.method != Method::GET).count();
+    assert_eq!(writes, 3, "a create, a status and a repair: {:?}", requests.since(0));
 }
