@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """A scheduler backend for Grove that is a program of its own, in a page of Python.
 
-The scheduler of this example wants a Crew (crew.example.com/v1) for every PodGang, and an annotation
-with the name of the crew on the pods. This program says so to the operator, which does all the writing:
+The scheduler of this example needs a Crew (crew.example.com/v1) for every PodGang, and an annotation
+with the name of the crew on the pods. This program returns both to the operator, which writes them:
 it is a pure function behind an HTTPS server, keeps no state and needs no access to the cluster.
 
     crew_scheduler.py --cert tls.crt --key tls.key --client-ca ca.crt      # callers show a certificate
     crew_scheduler.py --cert tls.crt --key tls.key --token-file token      # callers show a token
 
-The contract is docs/backends.md; `grove backend check` takes this program through it.
+The contract is docs/backends.md; `grove backend check` checks this program against it.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def sync_pod_gang(request):
 
 
 def pod_gang_deleted(request):
-    # Crews are owned by their gang and go with it. A scheduler with a memory of its own forgets here.
+    # Crews are owned by their gang and deleted with it. A program with state of its own cleans up here.
     return {}
 
 
@@ -113,7 +113,7 @@ def answer(body):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 120  # An idle connection is let go.
+    timeout = 120  # Idle connections are closed.
     token_file = None
 
     def do_POST(self):

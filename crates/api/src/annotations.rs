@@ -5,7 +5,7 @@ pub const DISABLE_MANAGED_RESOURCE_PROTECTION: &str =
     "grove.io/disable-managed-resource-protection";
 /// On a PodCliqueSet: any change of the value forces a reconcile.
 pub const RECONCILE_TRIGGER: &str = "grove.io/reconcile-trigger";
-/// On a PodCliqueSet: `"true"` holds updates back, until the annotation goes.
+/// On a PodCliqueSet: `"true"` delays updates until the annotation is removed.
 pub const ROLLOUT_PAUSED: &str = "grove.io/rollout-paused";
 /// On a PodCliqueSet: why its template is as it is, in the words of the user. Copied to the revision of
 /// the template. The key is that of Kubernetes.

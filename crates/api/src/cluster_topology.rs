@@ -78,7 +78,7 @@ pub struct ClusterTopologySpec {
     pub unknown: Unknown,
 }
 
-/// One level: what it is called and which node label tells its domains apart.
+/// One level: its name and the node label that distinguishes its domains.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

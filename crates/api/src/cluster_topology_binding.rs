@@ -35,7 +35,7 @@ pub struct ClusterTopologyBindingSpec {
     #[schemars(length(min = 1))]
     #[serde(deserialize_with = "wire::or_default")]
     pub levels: Vec<TopologyLevel>,
-    /// Topology objects of schedulers that are managed by somebody else.
+    /// Topology objects of schedulers that another owner manages.
     #[serde(default, deserialize_with = "wire::or_default", skip_serializing_if = "Vec::is_empty")]
     pub scheduler_topology_bindings: Vec<SchedulerTopologyBinding>,
     /// Keys that this version does not know.
@@ -44,7 +44,7 @@ pub struct ClusterTopologyBindingSpec {
     pub unknown: Unknown,
 }
 
-/// One level: what it is called and which node label tells its domains apart.
+/// One level: its name and the node label that distinguishes its domains.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

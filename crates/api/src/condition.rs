@@ -15,14 +15,14 @@ use crate::{schema, unknown::Unknown};
 pub const TRUE: &str = "True";
 /// Condition does not hold.
 pub const FALSE: &str = "False";
-/// It cannot be said whether the condition holds.
+/// It is unknown whether the condition holds.
 pub const UNKNOWN: &str = "Unknown";
 
 /// Longest message that a condition may have.
 pub const MESSAGE_MAX: usize = 32768;
 
-/// A text of at most `max` bytes: as it is, or cut with a mark that says how long it was. For texts that
-/// come from other programs and end up in a status or an event.
+/// A text of at most `max` bytes: unchanged, or cut with a mark that has its length. For texts of other
+/// programs that end up in a status or an event.
 pub fn bounded_text(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
@@ -70,7 +70,7 @@ fn status_schema(_: &mut SchemaGenerator) -> Schema {
 
 /// Conditions of a PodCliqueSet.
 pub mod pod_clique_set {
-    /// Whether all replicas are available (True is good). Always there.
+    /// Whether all replicas are available (True is good). Always present.
     pub const READY: &str = "Ready";
     /// They are.
     pub const ALL_REPLICAS_AVAILABLE: &str = "AllReplicasAvailable";
@@ -105,26 +105,28 @@ pub mod pod_clique_set {
     /// The feature is off but the stored set has constraints.
     pub const TOPOLOGY_AWARE_SCHEDULING_DISABLED: &str = "TopologyAwareSchedulingDisabled";
 
-    /// Whether the scheduler's own objects say what the gangs of the set say (True is good). Only
-    /// there once they did not.
+    /// Whether the scheduler's own objects match the gangs of the set (True is good). Only present once
+    /// they did not.
     pub const SCHEDULER_BACKEND_READY: &str = "SchedulerBackendReady";
     /// Whether the scheduler does only a part of what the set asks for (True is bad). Only there once it
     /// was so.
     pub const SCHEDULER_LIMITS: &str = "SchedulerLimits";
     /// It does all of it now.
     pub const NO_SCHEDULER_LIMITS: &str = "NoLimits";
-    /// The scheduler's objects say what the gangs say again.
+    /// The scheduler's objects match the gangs again.
     pub const SCHEDULER_OBJECTS_IN_SYNC: &str = "SchedulerObjectsInSync";
 
-    /// Whether the claims that the set shares can be made (True is good). Only there once they could not.
+    /// Whether the shared claims of the set can be created (True is good). Only present once they could
+    /// not.
     pub const RESOURCE_CLAIMS_READY: &str = "ResourceClaimsReady";
-    /// They can be made again.
+    /// They can be created again.
     pub const RESOURCE_CLAIMS_AVAILABLE: &str = "ResourceClaimsAvailable";
     /// A template beside the set is missing.
     pub const RESOURCE_CLAIM_TEMPLATE_NOT_FOUND: &str = "ResourceClaimTemplateNotFound";
-    /// Whether the ComputeDomains of the set can be made (True is good). Only there once they could not.
+    /// Whether the ComputeDomains of the set can be created (True is good). Only present once they could
+    /// not.
     pub const COMPUTE_DOMAINS_READY: &str = "ComputeDomainsReady";
-    /// They can be made again.
+    /// They can be created again.
     pub const COMPUTE_DOMAINS_AVAILABLE: &str = "ComputeDomainsAvailable";
     /// The cluster does not serve the kind.
     pub const API_NOT_SERVED: &str = "ApiNotServed";
@@ -147,7 +149,7 @@ pub mod min_available {
     pub const NOT_READY_YET: &str = "NotReadyYet";
     /// The object comes from a version without this condition, and its other conditions show that it was up.
     pub const INFERRED: &str = "InferredFromOtherConditions";
-    /// An automatic update runs, so a breach is not judged.
+    /// An automatic update runs, so a breach is not evaluated.
     pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
 }
 

@@ -24,7 +24,7 @@ pub const API_VERSION: &str = "operator.config.grove.io/v1alpha1";
 /// `kind` of the file.
 pub const KIND: &str = "OperatorConfiguration";
 
-/// Canonical name of the backend for the scheduler that Kubernetes ships. It is what ends up in
+/// Canonical name of the backend for the scheduler that Kubernetes ships. It is the value of
 /// `pod.spec.schedulerName`.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Older name of [`DEFAULT_SCHEDULER`] in configuration files.
@@ -272,8 +272,8 @@ pub struct SchedulerProfile {
     pub gang_scheduling: Option<bool>,
     /// [`KAI_SCHEDULER`] only: queue of workloads that name none. Without it such workloads are refused.
     pub default_queue: Option<String>,
-    /// [`KAI_SCHEDULER`] only: whether Grove makes the PodGroups. Not set means yes; without them KAI's
-    /// own pod grouper makes them from the PodGangs.
+    /// [`KAI_SCHEDULER`] only: whether Grove creates the PodGroups. Not set means yes; otherwise KAI's
+    /// own pod grouper creates them from the PodGangs.
     pub create_pod_groups: Option<bool>,
     /// Where the backend answers when it is a program of its own.
     pub endpoint: Option<BackendEndpoint>,
@@ -294,14 +294,14 @@ pub struct BackendEndpoint {
     pub token_file: Option<String>,
     /// How long a call may take.
     pub timeout: GoDuration,
-    /// What happens to sets and pods while it cannot be asked.
+    /// What happens to sets and pods while it does not answer.
     pub failure_policy: FailurePolicy,
-    /// Kinds of the objects that it wants for gangs.
+    /// Kinds of the objects that it returns for gangs.
     pub kinds: Vec<BackendKind>,
 }
 
 open_enum! {
-    /// What happens to sets and pods of a backend that cannot be asked.
+    /// What happens to sets and pods of a backend that does not answer.
     pub enum FailurePolicy {
         /// Sets are refused and pods wait.
         Fail = "Fail",

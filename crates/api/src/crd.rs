@@ -11,7 +11,7 @@ use crate::{
     pod_clique_set, pod_gang,
 };
 
-/// What a kind says about itself.
+/// The definition of a kind.
 pub(crate) struct Definition {
     pub(crate) group: &'static str,
     pub(crate) kind: &'static str,
@@ -103,7 +103,7 @@ pub fn all() -> Vec<Crd> {
     one_by_one().collect()
 }
 
-/// The same, each made when it is asked for: together they take megabytes.
+/// The same, each created on demand: together they take megabytes.
 pub fn one_by_one() -> impl Iterator<Item = Crd> {
     let definitions: [fn() -> Definition; 6] = [
         pod_clique::definition,

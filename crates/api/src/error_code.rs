@@ -208,7 +208,7 @@ open_enum! {
 open_enum! {
     /// What the operator was doing.
     pub enum Operation {
-        /// Bringing an object to the wanted state.
+        /// Bringing an object to the desired state.
         Sync = "Sync",
         /// Removing an object.
         Delete = "Delete",

@@ -114,7 +114,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 /// Several errors as the one message of a refusal: a single error as it is, more as `[a, b]`. A sentence that
-/// occurs twice is said once.
+/// occurs twice is reported once.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for text in errors.iter().map(ToString::to_string) {

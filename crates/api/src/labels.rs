@@ -34,7 +34,7 @@ pub const SCHEDULER_NAME: &str = "grove.io/scheduler-name";
 /// On ComputeDomains: the MNNVL group.
 pub const MNNVL_GROUP: &str = "grove.io/mnnvl-group";
 
-/// The labels of a PodClique that say where in which set it is. They are put back when somebody changes
+/// The labels of a PodClique with its place in its set. The operator restores them when a user changes
 /// them, even where the rest of the object is left alone.
 pub const PLACE_OF_POD_CLIQUE: [&str; 7] = [
     MANAGED_BY,

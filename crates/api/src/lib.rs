@@ -4,7 +4,7 @@
 //! The crate is pure: no client, no async, no clock. Two rules hold for every type in it:
 //!
 //! * Decoding and encoding again keeps every key that the type does not know (see [`unknown`]), so an
-//!   older operator never erases what a newer one wrote.
+//!   older operator never erases the fields of a newer one.
 //! * Decoding does not insist on required keys or known enum values. The API server checks the schema;
 //!   admission sees objects before that check and has to be able to read them.
 

@@ -31,7 +31,7 @@ resource! {
     }
 }
 
-/// The wanted pods.
+/// The desired pods.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

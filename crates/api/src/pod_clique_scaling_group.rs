@@ -29,7 +29,7 @@ resource! {
     }
 }
 
-/// The wanted replicas.
+/// The desired replicas.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

@@ -40,7 +40,7 @@ resource! {
     }
 }
 
-/// The wanted copies of the system.
+/// The desired copies of the system.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -64,7 +64,7 @@ pub struct PodCliqueSetSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct UpdateStrategy {
-    /// `RollingRecreate` replaces pods replica by replica, `OnDelete` waits until somebody deletes them.
+    /// `RollingRecreate` replaces pods replica by replica, `OnDelete` waits until a user deletes them.
     #[schemars(extend("default" = "RollingRecreate"))]
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<UpdateStrategyType>,
@@ -79,12 +79,12 @@ open_enum! {
     pub enum UpdateStrategyType {
         /// Replace pods replica by replica.
         RollingRecreate = "RollingRecreate",
-        /// Wait until somebody deletes the pods.
+        /// Wait until a user deletes the pods.
         OnDelete = "OnDelete",
     }
 }
 
-/// One system: cliques, groups of cliques and what they share.
+/// One system: cliques, groups of cliques and their shared resources.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -134,7 +134,7 @@ open_enum! {
         AnyOrder = "CliqueStartupTypeAnyOrder",
         /// In the order of the cliques in the template.
         InOrder = "CliqueStartupTypeInOrder",
-        /// As the cliques say in `startsAfter`.
+        /// In the order of `startsAfter` of the cliques.
         Explicit = "CliqueStartupTypeExplicit",
     }
 }
@@ -255,7 +255,7 @@ fn template_spec_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 open_enum! {
-    /// How many claims are made from one entry.
+    /// How many claims are created from one entry.
     pub enum ResourceSharingScope {
         /// One claim for all replicas of the owner.
         AllReplicas = "AllReplicas",

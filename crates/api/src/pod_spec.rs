@@ -1,8 +1,8 @@
 //! The pod template of a clique.
 //!
 //! Kept as plain JSON: a typed core/v1 `PodSpec` would drop every field that is newer than the client
-//! library, and Grove passes the template on far more often than it looks inside. The CRD embeds the
-//! complete schema, so what is stored is still checked by the API server.
+//! library, and Grove passes the template on far more often than it reads it. The CRD embeds the
+//! complete schema, so that the API server still validates stored templates.
 //!
 //! Copies of a template share its memory, and caches may let equal templates do so. A change copies the
 //! template first.
@@ -57,8 +57,8 @@ impl PodSpec {
         self.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whether a pod may end well, by `restartPolicy`.
-    pub fn may_end(&self) -> bool {
+    /// Whether a pod may succeed, by `restartPolicy`.
+    pub fn may_succeed(&self) -> bool {
         self.get("restartPolicy").is_some_and(|policy| policy != "Always")
     }
 

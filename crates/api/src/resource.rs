@@ -8,7 +8,7 @@
 
 use serde::de::Error;
 
-/// Refuses an object that says it is something else.
+/// Refuses an object with another `apiVersion` or `kind`.
 pub(crate) fn check_type<E: Error>(
     field: &str,
     found: Option<&str>,
@@ -41,10 +41,10 @@ macro_rules! resource {
         pub struct $name {
             /// Standard object metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is wanted.
+            /// The desired state.
             pub spec: $spec,
             $(
-                /// What was observed.
+                /// The observed state.
                 pub status: Option<$status>,
             )?
             /// Root keys that this version does not know.

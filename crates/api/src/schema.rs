@@ -1,6 +1,6 @@
 //! OpenAPI schemas as a CRD may carry them ("structural"): no references, one type per node, no nulls.
 //!
-//! Two sources come together here. Our own types derive their schema with schemars; [`of`] rewrites the
+//! There are two sources. Our own types derive their schema with schemars; [`of`] rewrites the
 //! result. Core types that we embed (pod template, claim template, autoscaling metric) come from the
 //! OpenAPI documents of a real API server, kept in `schema/kubernetes-1.37.json` in the form that
 //! [`trim`] writes; [`kubernetes`] puts one of them together.
@@ -29,7 +29,7 @@ pub(crate) const CONDITION_TYPE_PATTERN: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])
 /// A resource quantity, as the CRD generators of the Kubernetes project write it.
 const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Definitions by name, as [`trim`] wrote them. Read anew each time: they are needed once, if at all, and
+/// Definitions by name, as [`trim`] wrote them. Parsed on each call: they are needed once, if at all, and
 /// would take ten times as much memory as their text.
 fn definitions() -> Map<String, Value> {
     serde_json::from_str(include_str!("../schema/kubernetes-1.37.json"))
@@ -148,7 +148,7 @@ fn embedded_metadata() -> Value {
     })
 }
 
-/// Replaces references by what they point to, at every level.
+/// Replaces references by their targets, at every level.
 fn inline(all: &Map<String, Value>, schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else {
         return schema.clone();

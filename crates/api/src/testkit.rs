@@ -1,7 +1,7 @@
 //! Test data: the examples of the documentation, and for every kind objects with every field set.
 //!
-//! Compiled for tests only. The complete objects are made from the schemas themselves, so a new field is
-//! covered without anybody having to think of it.
+//! Compiled for tests only. The complete objects are created from the schemas themselves, so that new
+//! fields are covered automatically.
 
 pub mod foreign_crds;
 pub mod sets;

@@ -2,7 +2,7 @@
 //!
 //! Every struct of this crate ends in a flattened [`Unknown`]. Decoding puts the left-over keys there,
 //! encoding writes them back, so a read-modify-write by this version never drops a field of a newer
-//! version. It is not part of the schema: what a CRD may contain is decided by the known fields alone.
+//! version. It is not part of the schema: the known fields alone decide what a CRD may contain.
 
 use std::collections::BTreeMap;
 

@@ -103,7 +103,7 @@ pub(super) struct Controller {
 pub(super) struct Authorizer {
     pub(super) enabled: Option<bool>,
     pub(super) exempt_service_account_user_names: Option<Vec<String>>,
-    /// Written by existing Helm charts and read by nobody: the operator knows its own account.
+    /// Existing Helm charts write it, but it has no effect: the operator knows its own account.
     #[serde(rename = "reconcilerServiceAccountUserName")]
     _reconciler_service_account_user_name: Option<String>,
 }
@@ -199,7 +199,7 @@ pub(super) fn decode(text: &str) -> Result<File, ConfigError> {
     })
 }
 
-/// The error for somebody who edits the file and does not know the types behind it.
+/// The error for a user who edits the file and does not know the types behind it.
 fn explain(error: &serde_saphyr::Error) -> String {
     match error {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {

@@ -47,7 +47,7 @@ pub(super) fn resolve(file: &File, errors: &mut Vec<FieldError>) -> Topology {
     }
 }
 
-/// Both names in one file is fine as long as they say the same.
+/// Both names may be in one file if they have the same value.
 fn check_agreement(current: &file::Topology, older: &file::Topology, errors: &mut Vec<FieldError>) {
     if let (Some(a), Some(b)) = (current.enabled, older.enabled)
         && a != b

@@ -1,4 +1,4 @@
-//! What the definitions say about each kind, and that the committed files are current.
+//! The definition of each kind, and that the committed files are current.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

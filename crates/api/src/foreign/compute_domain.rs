@@ -19,7 +19,7 @@ resource! {
     }
 }
 
-/// The wanted domain.
+/// The desired domain.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

@@ -205,7 +205,7 @@ fn collect_faults(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fi
         }
         _ => {}
     }
-    // Expressions rely on the form of what they look at.
+    // Expressions rely on the types of the fields that they read.
     if errors.len() == first {
         errors.extend(expressions::broken(schema, value, path));
     }

@@ -9,7 +9,7 @@ use crate::crd;
 const EMBEDDED: [&str; 3] = ["podSpec", "templateSpec", "metrics"];
 
 /// Every property of the schema occurs in at least one of the values. Below a property in `opaque` the
-/// values are not looked at.
+/// values are not checked.
 fn assert_covered(schema: &Value, values: &[&Value], path: &str, opaque: &[&str]) {
     assert!(!values.is_empty(), "no value for {path}");
     for (name, child) in schema["properties"].as_object().into_iter().flatten() {

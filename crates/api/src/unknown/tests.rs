@@ -12,7 +12,7 @@ use crate::{
 
 const KEY: &str = "keyOfTheFuture";
 
-/// What an object looks like after decoding, and how it is encoded again.
+/// The debug text of a decoded object, and the object encoded again.
 fn through<T: Debug + DeserializeOwned + Serialize>(object: &Value) -> (String, Value) {
     let typed: T = serde_json::from_value(object.clone())
         .unwrap_or_else(|e| panic!("{} {}: {e}", object["kind"], object["metadata"]["name"]));

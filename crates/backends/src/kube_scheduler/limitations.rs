@@ -108,15 +108,15 @@ pub(super) fn limitations(
         limitations.push(Limitation { reason: "TopologyPartiallyEnforced", message });
     }
     let cliques = set.spec.template.cliques.iter().enumerate();
-    let may_end = cliques.filter(|(_, clique)| clique.spec.pod_spec.may_end());
-    let may_end: Vec<String> = may_end
+    let may_succeed = cliques.filter(|(_, clique)| clique.spec.pod_spec.may_succeed());
+    let may_succeed: Vec<String> = may_succeed
         .map(|(index, _)| format!("spec.template.cliques[{index}].spec.podSpec.restartPolicy"))
         .collect();
-    if !may_end.is_empty() && !api.has_mutable_minima() {
+    if !may_succeed.is_empty() && !api.has_mutable_minima() {
         let message = format!(
             "{}: when pods have ended, those that come in place of lost ones may wait for them, because \
              the minimum of a PodGroup cannot be lowered: Kubernetes 1.37 can",
-            may_end.join(", ")
+            may_succeed.join(", ")
         );
         limitations.push(Limitation { reason: "EndedPodsHoldUpOthers", message });
     }

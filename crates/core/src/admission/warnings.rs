@@ -45,7 +45,7 @@ pub(super) fn of(set: &PodCliqueSet) -> Vec<String> {
         }
     }
     let cliques = template.cliques.iter();
-    let with_policy = cliques.filter(|clique| clique.spec.pod_spec.may_end());
+    let with_policy = cliques.filter(|clique| clique.spec.pod_spec.may_succeed());
     warnings.extend(with_policy.map(|_| RESTART_POLICY_IGNORED.to_owned()));
     warnings
 }

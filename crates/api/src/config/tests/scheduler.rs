@@ -23,7 +23,7 @@ fn styles_of_the_scheduler_block() {
     let gang = "default-scheduler(gang)";
     let kai = "kai-scheduler";
     for (body, active, default) in [
-        // Nothing said.
+        // Not configured.
         ("", vec![kube], kube),
         // One profile.
         ("scheduler: {profiles: [{name: kube-scheduler, default: true}]}", vec![kube], kube),

@@ -71,7 +71,7 @@ fn everything_that_our_crds_demand_is_checked() {
             for key in node.as_object().unwrap().keys() {
                 assert!(known.contains(&key.as_str()), "{}: {key}", crd.file_name);
             }
-            // Numbers and strings, which is what int-or-string says already.
+            // Numbers and strings: int-or-string covers both.
             assert!(node.get("anyOf").is_none() || node["x-kubernetes-int-or-string"] == true);
             if let Some(format) = node.get("format") {
                 assert!(
