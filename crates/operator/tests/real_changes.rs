@@ -4,25 +4,25 @@
 //!
 //! | Rule about lost minima | Story in `changes/termination.rs` |
 //! |---|---|
-//! | too few scheduled, too few good; what starts counts; the time is that of the first breach | `a_lost_minimum_terminates_the_replica_once_after_the_delay`, `a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing` |
-//! | terminated after the delay, once; the loss of all pods and the end are reported | `a_lost_minimum_terminates_the_replica_once_after_the_delay` |
-//! | up for a moment and lost: terminated as well | `a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay` |
-//! | recovered in time, flapping, never scheduled: not terminated | `a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing`, `flapping_faster_than_the_delay_terminates_nothing` |
+//! | too few scheduled, too few good; what starts counts; the time is that of the first breach | `a_lost_minimum_is_terminated_once_after_the_delay`, `a_minimum_restored_in_time_terminates_nothing` |
+//! | terminated after the delay, once; the loss of all pods and the end are reported | `a_lost_minimum_is_terminated_once_after_the_delay` |
+//! | up for a moment and lost: terminated as well | `a_group_that_was_up_briefly_is_terminated_once` |
+//! | recovered in time, flapping, never scheduled: not terminated | `a_minimum_restored_in_time_terminates_nothing`, `flapping_faster_than_the_delay_terminates_nothing` |
 //! | the delay: refused at 0, four hours when unset, prolonged and shortened while it runs | `the_delay_follows_the_spec_and_updates_suspend_it` |
-//! | suspended during an update; `OnDelete` does not suspend it | `the_delay_follows_the_spec_and_updates_suspend_it`, `replicas_are_updated_one_by_one_and_never_below_the_floor`, `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
+//! | suspended during an update; `OnDelete` does not suspend it | `the_delay_follows_the_spec_and_updates_suspend_it`, `replicas_are_updated_one_by_one_above_the_floor`, `a_scaling_group_is_updated_replica_by_replica` |
 //! | the deadline passes while no operator runs | `over_the_deadline` |
-//! | a replica of a group alone | `a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum` |
-//! | the whole replica, no other one, flag on every group, gangs and services stay, no repetition | `a_group_below_its_minimum_terminates_the_whole_replica_once` |
+//! | a replica of a group alone | `a_surplus_group_replica_is_terminated_alone` |
+//! | the whole replica, no other one, flag on every group, gangs and services stay, no repetition | `a_breached_group_terminates_its_replica_once` |
 //!
 //! | Rule about updates | Story in `changes/updates.rs` |
 //! |---|---|
-//! | what is in the hashes, first hash, order of cliques | `a_change_outside_the_templates_replaces_no_pod`, `an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone` |
-//! | one replica at a time; which is next | `replicas_are_updated_one_by_one_and_never_below_the_floor`, `the_least_available_replica_is_updated_first_and_so_are_its_useless_pods` |
-//! | pod by pod, useless ones at once, oldest first, floor, cliques without a change | `replicas_are_updated_one_by_one_and_never_below_the_floor`, `the_least_available_replica_is_updated_first_and_so_are_its_useless_pods`, `an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone` |
-//! | group replica by replica, useless ones at once, lowest first, floor | `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
-//! | a template that does not work, and the way back | `a_broken_template_stops_the_update_and_a_rollback_replaces_no_more`, `a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template` |
-//! | another change, scaling, pause and deletion on the way; replicas created later | `another_change_during_an_update_leads_to_the_newest_template`, `replicas_can_be_added_and_removed_during_an_update`, `an_update_can_be_paused`, `a_set_can_be_deleted_during_its_update`, `a_replica_created_after_a_change_is_not_updated_again` |
-//! | `OnDelete`, its stamps and hashes; switching | `with_on_delete_pods_get_the_new_template_when_they_are_deleted`, `the_strategy_can_be_switched_during_an_update` |
+//! | what is in the hashes, first hash, order of cliques | `a_change_outside_the_templates_replaces_no_pod`, `an_update_is_reported_and_spares_other_cliques` |
+//! | one replica at a time; which is next | `replicas_are_updated_one_by_one_above_the_floor`, `the_least_available_replica_is_updated_first` |
+//! | pod by pod, useless ones at once, oldest first, floor, cliques without a change | `replicas_are_updated_one_by_one_above_the_floor`, `the_least_available_replica_is_updated_first`, `an_update_is_reported_and_spares_other_cliques` |
+//! | group replica by replica, useless ones at once, lowest first, floor | `a_scaling_group_is_updated_replica_by_replica` |
+//! | a template that does not work, and the way back | `a_broken_template_stops_until_it_is_rolled_back`, `a_scaling_group_is_updated_replica_by_replica` |
+//! | another change, scaling, pause and deletion on the way; replicas created later | `an_update_leads_to_the_newest_template`, `replicas_can_be_scaled_during_an_update`, `an_update_can_be_paused`, `a_set_can_be_deleted_during_its_update`, `a_replica_created_later_is_not_updated_again` |
+//! | `OnDelete`, its stamps and hashes; switching | `with_on_delete_only_recreated_pods_are_updated`, `the_strategy_can_be_switched_during_an_update` |
 
 #![allow(
     clippy::unwrap_used,

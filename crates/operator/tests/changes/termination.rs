@@ -20,13 +20,13 @@ use grove_testbed::rules;
 use grove_testbed::sets::{Manifest as _, clique, group, set};
 
 rules! {
-    a_lost_minimum_terminates_the_replica_once_after_the_delay,
-    a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay,
-    a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing,
+    a_lost_minimum_is_terminated_once_after_the_delay,
+    a_group_that_was_up_briefly_is_terminated_once,
+    a_minimum_restored_in_time_terminates_nothing,
     flapping_faster_than_the_delay_terminates_nothing,
     the_delay_follows_the_spec_and_updates_suspend_it,
-    a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum,
-    a_group_below_its_minimum_terminates_the_whole_replica_once,
+    a_surplus_group_replica_is_terminated_alone,
+    a_breached_group_terminates_its_replica_once,
 }
 
 const DELAY: i64 = 4;
@@ -126,10 +126,7 @@ fn assert_went_once(
     }
 }
 
-async fn a_lost_minimum_terminates_the_replica_once_after_the_delay(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_lost_minimum_is_terminated_once_after_the_delay(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 2).await;
@@ -188,10 +185,7 @@ async fn a_lost_minimum_terminates_the_replica_once_after_the_delay(
         .await;
 }
 
-async fn a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_group_that_was_up_briefly_is_terminated_once(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 1).await;
@@ -225,10 +219,7 @@ async fn a_group_that_loses_its_minimum_at_once_is_terminated_after_the_delay(
     until_events(&namespace, "x", &story).await;
 }
 
-async fn a_minimum_that_recovers_in_time_or_was_never_reached_terminates_nothing(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_minimum_restored_in_time_terminates_nothing(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 1).await;
@@ -350,10 +341,7 @@ async fn the_delay_follows_the_spec_and_updates_suspend_it(fixture: Fixture, nam
         .await;
 }
 
-async fn a_group_replica_is_terminated_alone_while_its_group_keeps_the_minimum(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_surplus_group_replica_is_terminated_alone(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1)];
     let one = impatient(set("x", &cliques, &[group("g", &["b"], 3, 2)]));
     fixture.deploy(&namespace, &one, 4).await;
@@ -384,10 +372,7 @@ fn uids_of_the_rest(namespace: &Namespace) -> BTreeMap<String, Value> {
     })
 }
 
-async fn a_group_below_its_minimum_terminates_the_whole_replica_once(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_breached_group_terminates_its_replica_once(fixture: Fixture, namespace: Namespace) {
     let node = namespace.name.clone();
     let place = format!("test.grove.io/{node}");
     fixture.node(&node, &place, 6).await;

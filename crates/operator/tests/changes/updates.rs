@@ -17,19 +17,19 @@ use grove_testbed::rules;
 use grove_testbed::sets::{Manifest as _, clique, group, new_image, set, small};
 
 rules! {
-    replicas_are_updated_one_by_one_and_never_below_the_floor,
-    the_least_available_replica_is_updated_first_and_so_are_its_useless_pods,
-    a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template,
-    a_broken_template_stops_the_update_and_a_rollback_replaces_no_more,
-    another_change_during_an_update_leads_to_the_newest_template,
-    replicas_can_be_added_and_removed_during_an_update,
-    a_replica_created_after_a_change_is_not_updated_again,
-    with_on_delete_pods_get_the_new_template_when_they_are_deleted,
+    replicas_are_updated_one_by_one_above_the_floor,
+    the_least_available_replica_is_updated_first,
+    a_scaling_group_is_updated_replica_by_replica,
+    a_broken_template_stops_until_it_is_rolled_back,
+    an_update_leads_to_the_newest_template,
+    replicas_can_be_scaled_during_an_update,
+    a_replica_created_later_is_not_updated_again,
+    with_on_delete_only_recreated_pods_are_updated,
     the_strategy_can_be_switched_during_an_update,
     an_update_can_be_paused,
     a_set_can_be_deleted_during_its_update,
     a_change_outside_the_templates_replaces_no_pod,
-    an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone,
+    an_update_is_reported_and_spares_other_cliques,
 }
 
 /// A set beside the others that is made and updated now: whatever had to follow from what happened before
@@ -45,10 +45,7 @@ fn replica(object: &Value) -> &str {
     text(&object["metadata"]["labels"]["grove.io/podcliqueset-replica-index"])
 }
 
-async fn replicas_are_updated_one_by_one_and_never_below_the_floor(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn replicas_are_updated_one_by_one_above_the_floor(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique("b", 2).min_available(1), clique("c", 1)];
     fixture.deploy(&namespace, &set("x", &cliques, &[]).replicas(4), 20).await;
     let (groups, cliques) = (scheduler_groups(&namespace), uids_of_cliques(&namespace));
@@ -115,10 +112,7 @@ fn assert_oldest_first(deleted: &[Arc<Value>]) {
     }
 }
 
-async fn the_least_available_replica_is_updated_first_and_so_are_its_useless_pods(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn the_least_available_replica_is_updated_first(fixture: Fixture, namespace: Namespace) {
     let place = format!("test.grove.io/{}", namespace.name);
     fixture.node(&namespace.name, &place, 6).await;
     let one = set("x", &[placed("a", 2, &place)], &[]).replicas(3);
@@ -162,10 +156,7 @@ fn group_replicas_gone(state: &State, mark: usize) -> Vec<String> {
     deleted.iter().map(|one| text(&one["metadata"]["labels"][label]).to_owned()).collect()
 }
 
-async fn a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_template(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_scaling_group_is_updated_replica_by_replica(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 1)];
     let one = set("x", &cliques, &[group("decode", &["leader", "worker"], 3, 1)]);
     fixture.deploy(&namespace, &one, 7).await;
@@ -217,10 +208,7 @@ async fn a_scaling_group_is_updated_replica_by_replica_and_stops_at_a_broken_tem
     assert_eq!(scheduler_groups(&namespace), gangs);
 }
 
-async fn a_broken_template_stops_the_update_and_a_rollback_replaces_no_more(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_broken_template_stops_until_it_is_rolled_back(fixture: Fixture, namespace: Namespace) {
     let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     let mark = mark(&namespace);
@@ -249,10 +237,7 @@ async fn a_broken_template_stops_the_update_and_a_rollback_replaces_no_more(
     assert_eq!(namespace.look(|state| deleted_since(state, PODS, mark).len()), 2);
 }
 
-async fn another_change_during_an_update_leads_to_the_newest_template(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_update_leads_to_the_newest_template(fixture: Fixture, namespace: Namespace) {
     let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "one").await;
@@ -275,10 +260,7 @@ async fn another_change_during_an_update_leads_to_the_newest_template(
     });
 }
 
-async fn replicas_can_be_added_and_removed_during_an_update(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn replicas_can_be_scaled_during_an_update(fixture: Fixture, namespace: Namespace) {
     let one = set("x", &[clique("a", 2).min_available(1)], &[]).replicas(3);
     fixture.deploy(&namespace, &one, 6).await;
     set_image(&namespace, "x", "new").await;
@@ -290,10 +272,7 @@ async fn replicas_can_be_added_and_removed_during_an_update(
     until_updated(&namespace, "x", "newer", 5).await;
 }
 
-async fn a_replica_created_after_a_change_is_not_updated_again(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_replica_created_later_is_not_updated_again(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     set_image(&namespace, "x", "new").await;
     until_updated(&namespace, "x", "new", 5).await;
@@ -308,10 +287,7 @@ async fn a_replica_created_after_a_change_is_not_updated_again(
     });
 }
 
-async fn with_on_delete_pods_get_the_new_template_when_they_are_deleted(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn with_on_delete_only_recreated_pods_are_updated(fixture: Fixture, namespace: Namespace) {
     let one = small("x").update_strategy("OnDelete");
     fixture.deploy(&namespace, &one, 5).await;
     let ended = |kind| {
@@ -431,10 +407,7 @@ async fn a_change_outside_the_templates_replaces_no_pod(fixture: Fixture, namesp
     });
 }
 
-async fn an_update_is_reported_from_start_to_end_and_leaves_other_cliques_alone(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_update_is_reported_and_spares_other_cliques(fixture: Fixture, namespace: Namespace) {
     let one = set("x", &[clique("a", 1), clique("b", 1)], &[]).replicas(2);
     fixture.deploy(&namespace, &one, 4).await;
     let progress = || namespace.object(SETS, "x")["status"]["updateProgress"].clone();

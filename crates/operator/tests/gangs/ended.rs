@@ -10,14 +10,11 @@ use grove_testbed::rules;
 use grove_testbed::sets::{clique, set};
 
 rules! {
-    a_lost_pod_is_replaced_although_others_have_succeeded,
+    a_lost_pod_is_replaced_beside_succeeded_ones,
 }
 
 /// Pods that ended well are not replaced and not counted by the scheduler; a lost one is placed all the same.
-async fn a_lost_pod_is_replaced_although_others_have_succeeded(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_lost_pod_is_replaced_beside_succeeded_ones(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 2), clique("b", 3)];
     fixture.deploy(&namespace, &set("x", &cliques, &[]), 5).await;
     for (clique, index) in [("x-0-a", 0), ("x-0-a", 1), ("x-0-b", 0), ("x-0-b", 1)] {

@@ -11,9 +11,9 @@ use grove_testbed::sets::{Manifest as _, clique, group, new_image, set};
 
 rules! {
     a_gang_is_placed_whole_and_scaled_gangs_apart,
-    of_ten_gangs_with_room_for_five_exactly_five_are_placed,
+    five_of_ten_gangs_fit_and_exactly_five_are_placed,
     minima_are_placed_before_surplus_pods,
-    a_deleted_waiting_pod_is_replaced_and_delays_no_other,
+    a_replaced_waiting_pod_delays_no_other,
     a_recreated_gang_waits_for_its_last_former_pod,
 }
 
@@ -78,10 +78,7 @@ fn first_bound(state: &grove_testbed::mirror::State, cliques: &[&str; 3]) -> [us
     counts
 }
 
-async fn of_ten_gangs_with_room_for_five_exactly_five_are_placed(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn five_of_ten_gangs_fit_and_exactly_five_are_placed(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 10).await;
     let set = set("x", &[room.clique("a", 1, 1), room.clique("b", 1, 1)], &[]);
     namespace.create(SETS, &set.replicas(10)).await;
@@ -128,10 +125,7 @@ async fn minima_are_placed_before_surplus_pods(fixture: Fixture, namespace: Name
     }
 }
 
-async fn a_deleted_waiting_pod_is_replaced_and_delays_no_other(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_replaced_waiting_pod_delays_no_other(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 2).await;
     let cliques = [room.clique("a", 1, 1), room.clique("b", 2, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;

@@ -10,14 +10,11 @@ use grove_testbed::rules;
 use grove_testbed::sets::set;
 
 rules! {
-    one_group_holds_the_minima_and_another_the_surplus,
-    a_required_level_that_one_group_cannot_express_is_refused,
+    one_group_has_the_minima_and_another_the_surplus,
+    an_unsupported_required_level_is_refused,
 }
 
-async fn one_group_holds_the_minima_and_another_the_surplus(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn one_group_has_the_minima_and_another_the_surplus(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 8).await;
     let cliques = [room.clique("a", 1, 1), room.clique("b", 4, 2)];
     namespace.create(SETS, &set("x", &cliques, &[])).await;
@@ -45,10 +42,7 @@ async fn one_group_holds_the_minima_and_another_the_surplus(
     assert_eq!(group("x-0-b", 1), "x-0");
 }
 
-async fn a_required_level_that_one_group_cannot_express_is_refused(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_unsupported_required_level_is_refused(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 1).await;
     let mut cliques = [room.clique("a", 1, 1), room.clique("b", 1, 1)];
     cliques[1]["topologyConstraint"] = json!({ "packDomain": "rack" });

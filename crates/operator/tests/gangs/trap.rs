@@ -10,7 +10,7 @@ use grove_testbed::mirror::{Namespace, State};
 use grove_testbed::rules;
 
 rules! {
-    a_deleted_gated_pod_blocks_its_group_unless_its_gate_is_lifted_first,
+    a_deleted_gated_pod_blocks_its_group,
 }
 
 const GATE: &str = "example.com/wait";
@@ -44,10 +44,7 @@ fn are_bound(state: &State, pods: &[String]) -> bool {
         .all(|pod| state.get(PODS, pod).is_some_and(|pod| pod["spec"]["nodeName"].is_string()))
 }
 
-async fn a_deleted_gated_pod_blocks_its_group_unless_its_gate_is_lifted_first(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_deleted_gated_pod_blocks_its_group(fixture: Fixture, namespace: Namespace) {
     Room::new(fixture, &namespace, 1).await;
     namespace.until_is("pods can be made", |state| state.get(ACCOUNTS, "default").is_some()).await;
     let trapped = group(&namespace, "trapped").await;

@@ -13,7 +13,7 @@ use grove_testbed::sets::{Manifest as _, clique, set};
 
 rules! {
     more_cliques_than_a_workload_describes_come_up,
-    the_groups_of_a_large_gang_exist_before_its_pods_and_the_root_at_the_release,
+    a_large_gang_has_its_groups_before_its_pods,
     changed_or_deleted_groups_are_restored,
 }
 
@@ -39,10 +39,7 @@ fn first(state: &State, kind: Kind, is: fn(&Value) -> bool) -> BTreeMap<String, 
     versions
 }
 
-async fn the_groups_of_a_large_gang_exist_before_its_pods_and_the_root_at_the_release(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_large_gang_has_its_groups_before_its_pods(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 160).await;
     let cliques: Vec<Value> =
         (0..8).map(|index| room.clique(&format!("c{index}"), 20, 20)).collect();

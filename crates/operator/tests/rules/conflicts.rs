@@ -12,18 +12,18 @@ use grove_testbed::mirror::{Namespace, name_of, text};
 use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
-    a_service_of_another_owner_is_left_alone_and_reported,
-    a_gang_of_another_owner_is_left_alone_and_reported,
-    a_clique_of_another_owner_is_left_alone_and_reported,
-    an_account_of_another_owner_is_left_alone_and_reported,
-    a_secret_of_another_owner_is_left_alone_and_reported,
-    a_role_of_another_owner_without_pods_is_reported_and_all_else_created,
+    a_service_of_another_owner_is_kept_and_reported,
+    a_gang_of_another_owner_is_kept_and_reported,
+    a_clique_of_another_owner_is_kept_and_reported,
+    an_account_of_another_owner_is_kept_and_reported,
+    a_secret_of_another_owner_is_kept_and_reported,
+    an_insufficient_role_delays_only_its_dependents,
     a_role_of_another_owner_that_grants_pods_is_used,
-    a_role_binding_of_another_owner_is_left_alone_and_reported,
-    cliques_that_start_after_others_wait_for_the_token,
-    the_token_secret_of_older_versions_is_deleted_when_no_pod_mounts_it,
-    the_second_of_two_sets_with_one_child_name_waits_for_the_first,
-    the_second_of_two_sets_with_one_member_name_waits_for_the_first,
+    a_binding_of_another_owner_is_kept_and_reported,
+    cliques_with_parents_wait_for_the_token,
+    an_unmounted_legacy_token_secret_is_deleted,
+    of_two_sets_with_one_child_name_the_second_waits,
+    of_two_sets_with_one_member_name_the_second_waits,
 }
 
 /// Waits until a set reports an object of another owner.
@@ -58,18 +58,12 @@ async fn in_the_way(fixture: &Fixture, namespace: &Namespace, kind: Kind, object
     namespace.until_field(SETS, "x", "/status/lastErrors", json!(null)).await;
 }
 
-async fn a_service_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_service_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-0" }, "spec": { "clusterIP": "None" } });
     in_the_way(&fixture, &namespace, SERVICES, object).await;
 }
 
-async fn a_gang_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_gang_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
         "metadata": { "name": "x-0" }, "spec": { "podgroups": [] },
@@ -77,10 +71,7 @@ async fn a_gang_of_another_owner_is_left_alone_and_reported(
     in_the_way(&fixture, &namespace, GANGS, object).await;
 }
 
-async fn a_clique_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_clique_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": { "name": "x-0-router" },
         "spec": clique("router", 1)["spec"],
@@ -88,17 +79,11 @@ async fn a_clique_of_another_owner_is_left_alone_and_reported(
     in_the_way(&fixture, &namespace, CLIQUES, object).await;
 }
 
-async fn an_account_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_account_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     in_the_way(&fixture, &namespace, ACCOUNTS, json!({ "metadata": { "name": "x" } })).await;
 }
 
-async fn a_secret_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_secret_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     in_the_way(&fixture, &namespace, SECRETS, object).await;
 }
@@ -108,10 +93,7 @@ fn in_order(name: &str) -> Value {
     set(name, &[clique("a", 1), clique("b", 1)], &[]).start_order("InOrder")
 }
 
-async fn a_role_of_another_owner_without_pods_is_reported_and_all_else_created(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_insufficient_role_delays_only_its_dependents(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "grove.io:pcs:x" }, "rules": [] });
     let foreign = namespace.create(ROLES, &object).await;
     namespace.create(SETS, &in_order("x")).await;
@@ -150,10 +132,7 @@ async fn a_role_of_another_owner_that_grants_pods_is_used(fixture: Fixture, name
     assert!(fixture.cluster.control_plane.kubectl(&args).is_ok());
 }
 
-async fn a_role_binding_of_another_owner_is_left_alone_and_reported(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_binding_of_another_owner_is_kept_and_reported(fixture: Fixture, namespace: Namespace) {
     let object = json!({
         "metadata": { "name": "grove.io:pcs:x" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "other" },
@@ -161,10 +140,7 @@ async fn a_role_binding_of_another_owner_is_left_alone_and_reported(
     in_the_way(&fixture, &namespace, BINDINGS, object).await;
 }
 
-async fn cliques_that_start_after_others_wait_for_the_token(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn cliques_with_parents_wait_for_the_token(fixture: Fixture, namespace: Namespace) {
     let object = json!({ "metadata": { "name": "x-ic-sat" } });
     namespace.create(SECRETS, &object).await;
     namespace.create(SETS, &in_order("x")).await;
@@ -190,10 +166,7 @@ async fn cliques_that_start_after_others_wait_for_the_token(
     assert_eq!(history.unwrap().1, "Secret", "the clique came after the token");
 }
 
-async fn the_token_secret_of_older_versions_is_deleted_when_no_pod_mounts_it(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn an_unmounted_legacy_token_secret_is_deleted(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &in_order("x"), 2).await;
     let set = namespace.object(SETS, "x");
     let legacy = "x-initc-sa-token-secret";
@@ -225,10 +198,7 @@ async fn the_token_secret_of_older_versions_is_deleted_when_no_pod_mounts_it(
     namespace.until_complete(2).await;
 }
 
-async fn the_second_of_two_sets_with_one_child_name_waits_for_the_first(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn of_two_sets_with_one_child_name_the_second_waits(fixture: Fixture, namespace: Namespace) {
     // The clique `0-w` of `a` and the clique `w` of `a-0` are both called `a-0-0-w`.
     fixture.deploy(&namespace, &set("a-0", &[clique("w", 1)], &[]), 1).await;
     let first = namespace.object(CLIQUES, "a-0-0-w")["metadata"].clone();
@@ -250,10 +220,7 @@ async fn the_second_of_two_sets_with_one_child_name_waits_for_the_first(
     namespace.until_field(SETS, "a", "/status/lastErrors", json!(null)).await;
 }
 
-async fn the_second_of_two_sets_with_one_member_name_waits_for_the_first(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn of_two_sets_with_one_member_name_the_second_waits(fixture: Fixture, namespace: Namespace) {
     // The member `w` of group `g` of `a` and the clique `0-w` of `a-0-g` are called `a-0-g-0-w`;
     // with `0` in front, both are.
     fixture

@@ -10,10 +10,10 @@ use grove_testbed::sets::{Manifest as _, small};
 
 rules! {
     a_deleted_set_deletes_all_its_objects,
-    foreground_deletion_of_a_set_deletes_all_its_objects,
+    foreground_deletion_deletes_all_objects_of_a_set,
     orphaning_deletion_of_a_set_keeps_its_objects,
     finalizers_of_others_keep_only_their_objects,
-    a_recreated_set_waits_for_its_former_objects_and_adopts_none,
+    a_recreated_set_adopts_no_former_object,
     a_deleted_namespace_deletes_its_sets,
 }
 
@@ -32,10 +32,7 @@ async fn delete_with(fixture: &Fixture, namespace: &Namespace, propagation: &str
     send(fixture.mirror.client(), Method::DELETE, &path, &options).await.unwrap();
 }
 
-async fn foreground_deletion_of_a_set_deletes_all_its_objects(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn foreground_deletion_deletes_all_objects_of_a_set(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     delete_with(&fixture, &namespace, "Foreground").await;
@@ -105,10 +102,7 @@ async fn finalizers_of_others_keep_only_their_objects(fixture: Fixture, namespac
     namespace.until_is("nothing is left", State::is_empty).await;
 }
 
-async fn a_recreated_set_waits_for_its_former_objects_and_adopts_none(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_recreated_set_adopts_no_former_object(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let uid = |name: &str| namespace.object(CLIQUES, name)["metadata"]["uid"].clone();
     let first = uid("x-0-router");

@@ -11,14 +11,14 @@ use grove_testbed::mirror::{Namespace, State, condition, is_initialized, name_of
 use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
-    a_gang_lists_standalone_cliques_then_groups_replica_by_replica,
-    a_gang_exists_before_its_pods_and_is_complete_before_any_is_released,
+    a_gang_lists_standalone_cliques_before_groups,
+    a_gang_is_complete_before_any_pod_is_released,
     the_minimum_of_a_clique_is_enough_to_start,
-    scaled_gangs_wait_until_their_base_gang_is_scheduled,
-    a_gang_names_the_scheduler_and_priority_of_its_set,
-    labels_and_annotations_of_a_set_are_copied_to_its_gangs,
+    scaled_gangs_wait_for_their_scheduled_base_gang,
+    a_gang_names_scheduler_and_priority_of_its_set,
+    labels_and_annotations_are_copied_to_gangs,
     an_annotation_without_effect_changes_no_pod,
-    a_group_below_its_minimum_is_a_breach_and_its_gang_keeps_its_members,
+    the_gang_of_a_breached_group_keeps_its_members,
 }
 
 /// Names and minima of the members of a gang.
@@ -29,10 +29,7 @@ fn pod_groups(gang: &Value) -> Vec<(String, i64)> {
         .collect()
 }
 
-async fn a_gang_lists_standalone_cliques_then_groups_replica_by_replica(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_gang_lists_standalone_cliques_before_groups(fixture: Fixture, namespace: Namespace) {
     let cliques = [
         clique("e", 1),
         clique("d", 2).min_available(1),
@@ -86,10 +83,7 @@ fn first(versions: &[Arc<Value>], is: impl Fn(&Value) -> bool) -> u64 {
     version(versions.iter().find(|one| is(one)).expect("it came to that"))
 }
 
-async fn a_gang_exists_before_its_pods_and_is_complete_before_any_is_released(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_gang_is_complete_before_any_pod_is_released(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
 
     namespace.look(|state| {
@@ -154,10 +148,7 @@ async fn the_minimum_of_a_clique_is_enough_to_start(fixture: Fixture, namespace:
     );
 }
 
-async fn scaled_gangs_wait_until_their_base_gang_is_scheduled(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn scaled_gangs_wait_for_their_scheduled_base_gang(fixture: Fixture, namespace: Namespace) {
     let place = "example.com/base";
     let cliques = [wants(clique("a", 2), place), clique("b", 1)];
     namespace.create(SETS, &set("x", &cliques, &[group("g", &["b"], 3, 1)])).await;
@@ -188,10 +179,7 @@ async fn scaled_gangs_wait_until_their_base_gang_is_scheduled(
     namespace.until_complete(5).await;
 }
 
-async fn a_gang_names_the_scheduler_and_priority_of_its_set(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_gang_names_scheduler_and_priority_of_its_set(fixture: Fixture, namespace: Namespace) {
     let mut urgent = small("x");
     urgent["spec"]["template"]["priorityClassName"] = json!("system-cluster-critical");
     fixture.deploy(&namespace, &urgent, 5).await;
@@ -206,10 +194,7 @@ async fn a_gang_names_the_scheduler_and_priority_of_its_set(
     }
 }
 
-async fn labels_and_annotations_of_a_set_are_copied_to_its_gangs(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn labels_and_annotations_are_copied_to_gangs(fixture: Fixture, namespace: Namespace) {
     let mut labelled = small("x");
     labelled["metadata"]["labels"] = json!({ "team": "a", "grove.io/own": "no" });
     labelled["metadata"]["annotations"] = json!({ "queue": "q", "grove.io/own": "no" });
@@ -256,10 +241,7 @@ async fn an_annotation_without_effect_changes_no_pod(fixture: Fixture, namespace
     assert_eq!(writes, [""; 0], "a note that no scheduler acts on waits for the next change");
 }
 
-async fn a_group_below_its_minimum_is_a_breach_and_its_gang_keeps_its_members(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn the_gang_of_a_breached_group_keeps_its_members(fixture: Fixture, namespace: Namespace) {
     let set = set("x", &[clique("a", 1)], &[group("g", &["a"], 2, 2)]);
     fixture.deploy(&namespace, &set, 2).await;
 

@@ -11,9 +11,9 @@ use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 
 rules! {
     names_may_have_45_characters_together,
-    a_clique_name_at_the_end_of_another_is_another_clique,
+    a_clique_name_may_be_the_suffix_of_another,
     sets_with_similar_names_do_not_touch_each_other,
-    sets_of_one_name_in_several_namespaces_do_not_touch_each_other,
+    sets_of_one_name_in_two_namespaces_are_separate,
     templates_cannot_override_labels_of_the_operator,
 }
 
@@ -39,10 +39,7 @@ async fn names_may_have_45_characters_together(fixture: Fixture, namespace: Name
     assert!(namespace.names(SECRETS).contains(&format!("{name}-ic-sat")));
 }
 
-async fn a_clique_name_at_the_end_of_another_is_another_clique(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_clique_name_may_be_the_suffix_of_another(fixture: Fixture, namespace: Namespace) {
     let with_image = |name: &str| clique(name, 1).image(&format!("image-of-{name}"));
     let names = ["b", "a-b", "0-b", "a-0-b", "a"];
     let cliques = names.map(with_image);
@@ -95,10 +92,7 @@ async fn sets_with_similar_names_do_not_touch_each_other(fixture: Fixture, names
     assert_eq!([parts("a"), parts("a-0-0")], others);
 }
 
-async fn sets_of_one_name_in_several_namespaces_do_not_touch_each_other(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn sets_of_one_name_in_two_namespaces_are_separate(fixture: Fixture, namespace: Namespace) {
     let others = ["b", "c"].map(|suffix| format!("{}-{suffix}", namespace.name));
     let mut all = vec![namespace.clone()];
     for other in &others {

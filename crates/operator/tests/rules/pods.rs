@@ -11,20 +11,17 @@ use grove_testbed::mirror::{Namespace, State, condition, name_of, send, text};
 use grove_testbed::sets::{clique, group, set, small};
 
 rules! {
-    variables_of_the_operator_come_first_and_replace_others,
+    operator_variables_come_first_and_replace_others,
     fields_of_the_pod_template_are_kept,
-    gates_of_a_template_are_dropped_and_gates_of_others_kept,
+    template_gates_are_dropped_and_others_are_kept,
     indices_are_the_lowest_free_ones,
-    a_deleted_pod_is_replaced_with_its_index_and_listed,
+    a_deleted_pod_is_replaced_with_the_same_index,
     ended_pods_are_kept_but_release_their_index,
-    pods_beyond_a_quota_are_reported_and_created_later,
+    pods_over_quota_are_reported_and_created_later,
     invalid_pods_are_reported_and_created_when_the_template_is_fixed,
 }
 
-async fn variables_of_the_operator_come_first_and_replace_others(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn operator_variables_come_first_and_replace_others(fixture: Fixture, namespace: Namespace) {
     let mut router = clique("router", 1);
     let user = json!([
         { "name": "A", "value": "$(GROVE_PCLQ_NAME)" }, { "name": "GROVE_PCS_NAME", "value": "x" },
@@ -154,10 +151,7 @@ async fn add_gates(namespace: &Namespace, client: &kube::Client) {
     clock.timeout(grove_testbed::DEADLINE, works).await.expect("the policy works");
 }
 
-async fn gates_of_a_template_are_dropped_and_gates_of_others_kept(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn template_gates_are_dropped_and_others_are_kept(fixture: Fixture, namespace: Namespace) {
     add_gates(&namespace, fixture.mirror.client()).await;
     let mut clique = clique("a", 2);
     clique["spec"]["podSpec"]["schedulingGates"] = json!([{ "name": "template/waits" }]);
@@ -205,10 +199,7 @@ async fn indices_are_the_lowest_free_ones(fixture: Fixture, namespace: Namespace
     namespace.until_complete(5).await;
 }
 
-async fn a_deleted_pod_is_replaced_with_its_index_and_listed(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_deleted_pod_is_replaced_with_the_same_index(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     let names = ["x-0-router", "x-0-decode-0-leader", "x-0-decode-1-worker"];
 
@@ -266,10 +257,7 @@ fn last_error(state: &State, clique: &str) -> Option<(String, String)> {
     Some((text(&error["code"]).to_owned(), text(&error["description"]).to_owned()))
 }
 
-async fn pods_beyond_a_quota_are_reported_and_created_later(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn pods_over_quota_are_reported_and_created_later(fixture: Fixture, namespace: Namespace) {
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", namespace.name);
     let quota = json!({ "metadata": { "name": "two" }, "spec": { "hard": { "pods": "2" } } });
     let client = fixture.mirror.client();

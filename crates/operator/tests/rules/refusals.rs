@@ -9,7 +9,7 @@ use grove_testbed::mirror::{Namespace, condition, send, text};
 use grove_testbed::sets::{clique, group, set};
 
 rules! {
-    refused_pods_are_reported_and_retried_with_growing_delays,
+    refused_pods_are_reported_and_backed_off,
     an_update_with_refused_pods_replaces_nothing,
     a_gang_and_a_set_report_that_they_are_up,
 }
@@ -32,10 +32,7 @@ async fn until_reported(namespace: &Namespace, message: &str) {
     namespace.until_is(&what, |state| state.get(SETS, "x").is_some_and(|set| is(set))).await;
 }
 
-async fn refused_pods_are_reported_and_retried_with_growing_delays(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn refused_pods_are_reported_and_backed_off(fixture: Fixture, namespace: Namespace) {
     enforce(&namespace, Some("restricted")).await;
     let mark = fixture.requests.mark();
     namespace.create(SETS, &set("x", &[clique("a", 3)], &[])).await;

@@ -8,7 +8,7 @@ use grove_testbed::mirror::{Namespace, State};
 use grove_testbed::sets::small;
 
 rules! {
-    each_template_is_kept_once_under_its_latest_number,
+    each_template_is_kept_once_with_its_latest_number,
     the_change_cause_is_kept_with_its_template,
 }
 
@@ -48,10 +48,7 @@ async fn until_reasons(namespace: &Namespace, causes: &[&str]) {
     namespace.until_is(&what, |state| told(state).eq(causes.iter().copied())).await;
 }
 
-async fn each_template_is_kept_once_under_its_latest_number(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn each_template_is_kept_once_with_its_latest_number(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x"), 5).await;
     fixture.until_no_writes(&namespace).await;
     assert_eq!(numbers(&namespace), [(1, "busybox".to_owned())]);

@@ -17,7 +17,7 @@ rules! {
     a_group_scales_at_its_highest_index,
     a_clique_scales_and_its_gang_lists_its_pods,
     scale_in_removes_not_ready_pods_first,
-    scale_in_keeps_healthy_pods_while_others_terminate,
+    scale_in_keeps_healthy_pods_if_others_terminate,
     replicas_in_the_template_only_apply_at_creation,
 }
 
@@ -146,10 +146,7 @@ async fn scale_in_removes_not_ready_pods_first(fixture: Fixture, namespace: Name
     assert!(!namespace.names(PODS).contains(sick), "the one that is not ready goes");
 }
 
-async fn scale_in_keeps_healthy_pods_while_others_terminate(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn scale_in_keeps_healthy_pods_if_others_terminate(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &set("x", &[clique("a", 4).min_available(1)], &[]), 4).await;
     let staying = |state: &State| state.pods_of("x-0-a").len();
 

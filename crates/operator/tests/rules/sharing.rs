@@ -9,13 +9,10 @@ use grove_testbed::mirror::{Namespace, send};
 use grove_testbed::sets::sharing;
 
 rules! {
-    claims_follow_the_replicas_of_their_owner_and_pods_use_them,
+    claims_follow_the_replicas_of_their_owner,
 }
 
-async fn claims_follow_the_replicas_of_their_owner_and_pods_use_them(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn claims_follow_the_replicas_of_their_owner(fixture: Fixture, namespace: Namespace) {
     devices::install(fixture.mirror.client()).await;
     let templates = CLAIM_TEMPLATES.in_namespace(&namespace.name);
     let template = devices::template("beside");

@@ -8,10 +8,10 @@ use grove_testbed::mirror::{Namespace, name_of, text};
 use grove_testbed::sets::{Manifest as _, clique, group, set};
 
 rules! {
-    in_order_a_clique_waits_for_the_one_before_it_in_its_gang,
+    in_order_a_clique_waits_for_the_previous_one,
     explicit_order_waits_for_the_named_cliques,
     any_order_waits_for_no_clique,
-    the_init_container_has_a_token_that_may_only_read_pods,
+    the_init_container_may_only_read_pods,
 }
 
 /// Whom each PodClique waits for.
@@ -30,10 +30,7 @@ fn arguments(pod: &Value) -> &Value {
         .map_or(&Value::Null, |container| &container["args"])
 }
 
-async fn in_order_a_clique_waits_for_the_one_before_it_in_its_gang(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn in_order_a_clique_waits_for_the_previous_one(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1), clique("c", 2).min_available(1)];
     let groups = [group("g", &["b", "c"], 3, 2)];
     fixture.deploy(&namespace, &set("x", &cliques, &groups).start_order("InOrder"), 10).await;
@@ -76,10 +73,7 @@ async fn any_order_waits_for_no_clique(fixture: Fixture, namespace: Namespace) {
     assert_eq!(*arguments(&pod(&namespace, "x-0-b", 0)), json!(null));
 }
 
-async fn the_init_container_has_a_token_that_may_only_read_pods(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn the_init_container_may_only_read_pods(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("a", 1), clique("b", 1)];
     fixture.deploy(&namespace, &set("x", &cliques, &[]).start_order("InOrder"), 2).await;
 

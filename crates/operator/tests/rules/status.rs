@@ -10,8 +10,8 @@ use grove_testbed::sets::{Manifest as _, clique, group, set, small};
 rules! {
     a_set_is_available_with_the_minimum_of_every_part,
     a_clique_distinguishes_a_breach_from_a_start,
-    a_service_hides_not_ready_pods_if_the_template_says_so,
-    a_template_change_reaches_standalone_cliques_at_once_and_members_on_delete,
+    a_service_hides_not_ready_pods_on_request,
+    with_on_delete_standalone_cliques_change_at_once,
 }
 
 fn not_ready() -> Value {
@@ -89,10 +89,7 @@ async fn a_clique_distinguishes_a_breach_from_a_start(_: Fixture, namespace: Nam
     told("y-0-a", "MinAvailableBreached", "True", "InsufficientReadyPods").await;
 }
 
-async fn a_service_hides_not_ready_pods_if_the_template_says_so(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn a_service_hides_not_ready_pods_on_request(fixture: Fixture, namespace: Namespace) {
     let mut hidden = small("x");
     hidden["spec"]["template"]["headlessServiceConfig"] =
         json!({ "publishNotReadyAddresses": false });
@@ -113,10 +110,7 @@ async fn a_service_hides_not_ready_pods_if_the_template_says_so(
     namespace.until_field(SERVICES, "x-0", "/spec/publishNotReadyAddresses", json!(true)).await;
 }
 
-async fn a_template_change_reaches_standalone_cliques_at_once_and_members_on_delete(
-    fixture: Fixture,
-    namespace: Namespace,
-) {
+async fn with_on_delete_standalone_cliques_change_at_once(fixture: Fixture, namespace: Namespace) {
     fixture.deploy(&namespace, &small("x").update_strategy("OnDelete"), 5).await;
     let pods = namespace.names(PODS);
 
