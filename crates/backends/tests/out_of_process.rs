@@ -25,7 +25,7 @@ use grove_runtime::process::Env;
 use grove_runtime::resource::{ObjectKey, Resource};
 use grove_runtime::store::Presence;
 use grove_runtime::write::Writer;
-use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend, ReservedPort};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -322,8 +322,10 @@ async fn wrong_answers_are_reported_and_the_next_correct_one_is_used() {
 #[tokio::test]
 async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/down"));
-    let program = StandIn::start(&pki).await;
-    let (url, port) = (program.url.clone(), program.port());
+    let reserved = ReservedPort::new();
+    let port = reserved.number();
+    let program = StandIn::start_at(&pki, port).await;
+    let url = program.url.clone();
     let gang = gang("g", "life-1", 1);
     let operator = Operator::new(&pki, &url, ", timeout: 300ms");
     operator.sync(&gang).await.unwrap();
@@ -461,17 +463,17 @@ async fn recovered_completes_when_the_program_answers_again() {
 #[tokio::test]
 async fn a_restart_of_the_program_loses_nothing() {
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/restarted"));
-    let mut program = ReferenceBackend::start(&pki, Credential::Token, 0);
+    let port = ReservedPort::new();
+    let mut program = ReferenceBackend::start(&pki, Credential::Token, port.number());
     let operator = Operator::named("crew-scheduler", &pki, &program.url(), "");
     let mut crews = BTreeMap::new();
     for round in 1..=3_i64 {
         let gang = gang("g", "life-1", round);
         operator.sync(&gang).await.unwrap();
-        let port = program.port;
         drop(program);
         let error = operator.sync(&gang).await.unwrap_err();
         assert_eq!(error.class(), Class::Transient, "{error}");
-        program = ReferenceBackend::start(&pki, Credential::Token, port);
+        program = ReferenceBackend::start(&pki, Credential::Token, port.number());
         operator.sync(&gang).await.unwrap();
         for (path, crew) in operator.written() {
             crews.entry(path).or_insert_with(Vec::new).push(crew["spec"]["members"].clone());

@@ -14,7 +14,7 @@ use grove_testbed::kinds::{CLIQUES, CREWS, GANGS, GROUPS, PODS, SETS};
 use grove_testbed::mirror::{Mirror, Namespace, condition, send, text};
 use grove_testbed::operator::{OPERATOR, Setup};
 use grove_testbed::program::Signal;
-use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend};
+use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend, ReservedPort};
 use grove_testbed::sets::{self, Manifest as _};
 use http::Method;
 use serde_json::{Value, json};
@@ -80,8 +80,9 @@ async fn others_come_up(mirror: &Mirror, name: &str) {
 async fn gangs_of_a_backend_program_survive_its_death() {
     let cluster = cluster();
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-outlive"));
-    let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
-    let (url, port) = (program.url(), program.port);
+    let port = ReservedPort::new();
+    let program = ReferenceBackend::start(&pki, Credential::Certificate, port.number());
+    let url = program.url();
     let configuration = configuration(&pki, &url, ", timeout: 2s");
     let operator = cluster.operator(setup(&configuration)).await;
     let mirror = cluster.mirror().await;
@@ -143,7 +144,7 @@ async fn gangs_of_a_backend_program_survive_its_death() {
     others_come_up(&mirror, "others").await;
 
     // Back: all sets continue.
-    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port.number());
     until_backend(&namespace, "True", &[]).await;
     crews
         .until_is("the new gang has its crew", |state| {
@@ -168,9 +169,8 @@ async fn gangs_of_a_backend_program_survive_its_death() {
 async fn a_program_may_come_late_when_failures_are_ignored() {
     let cluster = cluster();
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-late"));
-    // A port that is free again.
-    let port = ReferenceBackend::start(&pki, Credential::Certificate, 0).port;
-    let url = format!("https://127.0.0.1:{port}/");
+    let port = ReservedPort::new();
+    let url = format!("https://127.0.0.1:{}/", port.number());
     let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
     let operator = cluster.operator(setup(&configuration)).await;
     let mirror = cluster.mirror().await;
@@ -192,7 +192,7 @@ async fn a_program_may_come_late_when_failures_are_ignored() {
     assert_eq!(crews.names(CREWS), [] as [&str; 0]);
     others_come_up(&mirror, "others").await;
 
-    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port.number());
     until_backend(&namespace, "True", &[]).await;
     crews.until_is("every gang has its crew", |state| state.of(CREWS).len() == 2).await;
     operator.stop().await;
@@ -206,8 +206,9 @@ async fn a_foreign_certificate_is_reported_and_a_renewed_one_is_used() {
         Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-renewed")),
         Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/real-other")),
     );
-    let program = ReferenceBackend::start(&other, Credential::Certificate, 0);
-    let (url, port) = (program.url(), program.port);
+    let port = ReservedPort::new();
+    let program = ReferenceBackend::start(&other, Credential::Certificate, port.number());
+    let url = program.url();
     let configuration = configuration(&pki, &url, ", timeout: 2s, failurePolicy: Ignore");
     let operator = cluster.operator(setup(&configuration)).await;
     let mirror = cluster.mirror().await;
@@ -219,7 +220,7 @@ async fn a_foreign_certificate_is_reported_and_a_renewed_one_is_used() {
     // Both sides get new certificates, the operator without a restart.
     pki.renew();
     drop(program);
-    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port);
+    let _program = ReferenceBackend::start(&pki, Credential::Certificate, port.number());
     until_backend(&namespace, "True", &[]).await;
 
     // Objects of another owner are left alone.

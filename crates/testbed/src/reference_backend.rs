@@ -1,12 +1,15 @@
 //! The reference implementation of a scheduler backend as a program, and certificates for it.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
+
+use tokio::net::TcpSocket;
 
 use crate::program::Program;
 
@@ -74,6 +77,30 @@ impl Pki {
 pub enum Credential {
     Certificate,
     Token,
+}
+
+/// A port of the loopback interface that no other program gets while its program is down: a bound socket
+/// that does not listen.
+pub struct ReservedPort(TcpSocket);
+
+impl ReservedPort {
+    /// Reserves a free port. A server that sets `SO_REUSEADDR` can listen on it.
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn number(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+}
+
+impl Default for ReservedPort {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// The running reference implementation. It is killed when this value is dropped.

@@ -120,12 +120,7 @@ impl StandIn {
         asked.iter().filter(|one| one["operation"] == operation).cloned().collect()
     }
 
-    pub fn port(&self) -> u16 {
-        let authority = self.url.strip_prefix("https://").unwrap().split('/').next().unwrap();
-        authority.rsplit(':').next().unwrap().parse().unwrap()
-    }
-
-    /// Ends it; its port is free afterwards.
+    /// Ends it; it no longer listens afterwards.
     pub async fn stop(self) {
         self.env.shutdown.start();
         self.process.run().await.unwrap();
