@@ -17,26 +17,25 @@ pub(crate) struct Observation<'a> {
 
 /// Updates a condition in the list, or adds it. Reason and message always change; the time changes only with
 /// the status, because delays count from it. The time has whole seconds, as everywhere in Kubernetes.
-pub(crate) fn observe(conditions: &mut Vec<Condition>, seen: Observation<'_>, now: Timestamp) {
-    let stored = conditions.iter_mut().find(|condition| condition.type_ == seen.type_);
+pub(crate) fn observe(conditions: &mut Vec<Condition>, observed: Observation<'_>, now: Timestamp) {
+    let stored = conditions.iter_mut().find(|condition| condition.type_ == observed.type_);
     let condition = match stored {
         Some(stored) => stored,
-        None => {
-            conditions.push_mut(Condition { type_: seen.type_.to_owned(), ..Condition::default() })
-        }
+        None => conditions
+            .push_mut(Condition { type_: observed.type_.to_owned(), ..Condition::default() }),
     };
-    if condition.status != seen.status || condition.last_transition_time.is_none() {
-        seen.status.clone_into(&mut condition.status);
+    if condition.status != observed.status || condition.last_transition_time.is_none() {
+        observed.status.clone_into(&mut condition.status);
         condition.last_transition_time = Some(whole_seconds(now));
     }
-    seen.reason.clone_into(&mut condition.reason);
+    observed.reason.clone_into(&mut condition.reason);
     // A longer message makes the whole status invalid.
-    let cut = match bounded_text(&seen.message, MESSAGE_MAX) {
+    let cut = match bounded_text(&observed.message, MESSAGE_MAX) {
         Cow::Owned(cut) => Some(cut),
         Cow::Borrowed(_) => None,
     };
-    condition.message = cut.unwrap_or(seen.message);
-    condition.observed_generation = seen.generation;
+    condition.message = cut.unwrap_or(observed.message);
+    condition.observed_generation = observed.generation;
 }
 
 /// A condition that an object has only after a first problem, with a reason and a message for each state.
@@ -86,7 +85,7 @@ pub(crate) fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Co
 mod tests {
     use super::*;
 
-    fn seen<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {
+    fn observed<'a>(status: &'a str, reason: &'a str) -> Observation<'a> {
         let (message, generation) = (reason.to_lowercase(), Some(1));
         Observation { type_: "A", status, reason, message, generation }
     }
@@ -95,7 +94,11 @@ mod tests {
     fn a_message_is_never_longer_than_the_schema_allows() {
         let mut conditions = Vec::new();
         let message = "ä".repeat(MESSAGE_MAX);
-        observe(&mut conditions, Observation { message, ..seen(TRUE, "R") }, Timestamp::UNIX_EPOCH);
+        observe(
+            &mut conditions,
+            Observation { message, ..observed(TRUE, "R") },
+            Timestamp::UNIX_EPOCH,
+        );
         assert!(conditions[0].message.len() <= MESSAGE_MAX);
         assert!(conditions[0].message.ends_with("bytes in all)"));
     }
@@ -106,7 +109,7 @@ mod tests {
         let foreign = Condition { type_: "B".to_owned(), ..Condition::default() };
         let mut conditions = vec![foreign.clone()];
         let mut step = |second, status, reason| {
-            observe(&mut conditions, seen(status, reason), at(second));
+            observe(&mut conditions, observed(status, reason), at(second));
             assert_eq!((conditions.len(), &conditions[0]), (2, &foreign));
             let own = &conditions[1];
             assert_eq!((own.reason.as_str(), own.status.as_str()), (reason, status));

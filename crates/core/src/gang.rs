@@ -67,10 +67,10 @@ pub fn pod_gang(
 
 /// Whether the update of a gang can wait for another reason to write it: it lacks only metadata of the set that
 /// its scheduler does not act on.
-pub fn can_wait(live: &PodGang, wanted: &PodGang, acted_on: impl Fn(&str) -> bool) -> bool {
-    live.spec == wanted.spec
-        && live.metadata.owner_references == wanted.metadata.owner_references
-        && mirror::can_wait(&live.metadata, &wanted.metadata, acted_on)
+pub fn can_wait(live: &PodGang, desired: &PodGang, acted_on: impl Fn(&str) -> bool) -> bool {
+    live.spec == desired.spec
+        && live.metadata.owner_references == desired.metadata.owner_references
+        && mirror::can_wait(&live.metadata, &desired.metadata, acted_on)
 }
 
 /// The scheduler of the first clique that names one, else the default.

@@ -89,11 +89,11 @@ impl ObservedPod {
 /// The indices whose claims are kept: those of the desired pods, and those of active pods. A pod that survives
 /// scale-in may have any index.
 pub fn claimed_indices<'a>(
-    wanted: u32,
+    desired: u32,
     pods: impl IntoIterator<Item = &'a ObservedPod>,
 ) -> BTreeSet<u32> {
     let staying = pods.into_iter().filter(|pod| pod.is_active());
-    (0..wanted).chain(staying.filter_map(|pod| pod.index)).collect()
+    (0..desired).chain(staying.filter_map(|pod| pod.index)).collect()
 }
 
 /// The indices of succeeded pods that are not being deleted. They are not replaced.

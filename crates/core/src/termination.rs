@@ -201,14 +201,14 @@ pub fn announced(
         "Gang termination fired at PCS-replica scope for PCS replica {set_replica}; this PCSG's \
          PodCliques were deleted as part of the recycle"
     );
-    let seen = Observation {
+    let observed = Observation {
         type_: GANG_TERMINATION_IN_PROGRESS,
         status: TRUE,
         reason: GANG_TERMINATION_ACTIVE,
         message,
         generation: group.metadata.generation,
     };
-    observe(&mut status.conditions, seen, now);
+    observe(&mut status.conditions, observed, now);
     reached::reset(&mut status.conditions, group.metadata.generation, now);
     status
 }

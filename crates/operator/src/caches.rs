@@ -182,7 +182,7 @@ fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
 }
 
 /// A cache of everything there is of a kind, as far as the operator may see it.
-fn all_seen<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
+fn all_of<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
     let declared = caches.declare(Selection::all(resource)).optional();
     caches.start(declared)
 }
@@ -249,8 +249,8 @@ impl Stores {
                 set: revisions_by_set,
                 replica: revisions_by_replica,
             },
-            bindings: all_seen(caches, Resource::of::<ClusterTopologyBinding>()),
-            topologies: all_seen(caches, Resource::of::<ClusterTopology>()),
+            bindings: all_of(caches, Resource::of::<ClusterTopologyBinding>()),
+            topologies: all_of(caches, Resource::of::<ClusterTopology>()),
             scheduler_objects: SchedulerCaches::start(caches, backends),
         }
     }
@@ -302,8 +302,9 @@ impl Stores {
             let clique = self.cliques.get(namespace, &member.name)?;
             let pods = self.pods_of(&clique.meta.uid);
             let indices = pods::ended(pods.iter().map(|pod| &pod.observed));
-            let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
-            let remaining = wanted.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
+            let desired = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+            let remaining =
+                desired.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
             (!indices.is_empty())
                 .then(|| (member.name.clone(), SucceededPods { indices, remaining }))
         });
@@ -327,7 +328,7 @@ impl Stores {
             let pods = self.pods_of(&clique.meta.uid);
             let released = |pod: &&Arc<Pod>| !pod.observed.deleting && !pod.observed.has_gate;
             let released = pods.iter().filter(released).count();
-            usize::try_from(clique.object.spec.replicas).is_ok_and(|wanted| released < wanted)
+            usize::try_from(clique.object.spec.replicas).is_ok_and(|desired| released < desired)
         };
         members.filter(|one| is_unfinished(one)).map(|one| one.meta.key.clone()).collect()
     }

@@ -30,7 +30,7 @@ pub enum Initialization {
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
     /// `spec.replicas` of the PodClique.
-    pub wanted: u32,
+    pub desired: u32,
     /// Its pods.
     pub pods: &'a [ObservedPod],
     /// A ResourceClaim that its pods reference and that does not exist: they cannot run.
@@ -48,7 +48,7 @@ pub fn initialization<'a>(
             return Initialization::PodsPending;
         };
         let staying = || member.pods.iter().filter(|pod| !pod.deleting);
-        if member.missing_claim.is_some() || staying().count() < member.wanted as usize {
+        if member.missing_claim.is_some() || staying().count() < member.desired as usize {
             return Initialization::PodsPending;
         }
         let listed: BTreeSet<_> =

@@ -62,12 +62,12 @@ pub(super) fn apply(set: &ObjectMeta, live: Option<&ObjectMeta>, managed: String
 /// Whether only mirrored keys differ, and `acted_on` is false for all of them.
 pub(super) fn can_wait(
     live: &ObjectMeta,
-    wanted: &ObjectMeta,
+    desired: &ObjectMeta,
     acted_on: impl Fn(&str) -> bool,
 ) -> bool {
     let before = remembered(live.annotations.as_ref());
-    let after = remembered(wanted.annotations.as_ref());
-    let same = |live: Option<&Strings>, wanted: Option<&Strings>, mirrored: [&[String]; 2]| {
+    let after = remembered(desired.annotations.as_ref());
+    let same = |live: Option<&Strings>, desired: Option<&Strings>, mirrored: [&[String]; 2]| {
         let counts = |key: &str| {
             key != MIRRORED_KEYS
                 && (acted_on(key) || !mirrored.iter().any(|keys| keys.iter().any(|one| one == key)))
@@ -76,12 +76,12 @@ pub(super) fn can_wait(
             let counting = strings.into_iter().flatten().filter(|(key, _)| counts(key));
             counting.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
-        of(live) == of(wanted)
+        of(live) == of(desired)
     };
-    same(live.labels.as_ref(), wanted.labels.as_ref(), [&before.labels, &after.labels])
+    same(live.labels.as_ref(), desired.labels.as_ref(), [&before.labels, &after.labels])
         && same(
             live.annotations.as_ref(),
-            wanted.annotations.as_ref(),
+            desired.annotations.as_ref(),
             [&before.annotations, &after.annotations],
         )
 }

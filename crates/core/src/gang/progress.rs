@@ -49,8 +49,8 @@ pub fn report_pods(
             (condition::FALSE, when_false, what_lacks)
         };
         let message = message.to_owned();
-        let seen = Observation { type_, status: status_text, reason, message, generation };
-        observe(&mut status.conditions, seen, now);
+        let observed = Observation { type_, status: status_text, reason, message, generation };
+        observe(&mut status.conditions, observed, now);
     }
     status.phase = phase_of(&status.conditions);
 }

@@ -159,8 +159,8 @@ fn only_mirrored_keys_that_the_scheduler_ignores_can_wait() {
     for (what, change, expected) in cases {
         let (mut set, mut live) = (set(&metadata, ["", ""]), live.clone());
         change(&mut set, &mut live);
-        let wanted = gang_of(&set, Some(&live));
-        assert_eq!(can_wait(&live, &wanted, |key| key == "queue"), expected, "{what}");
+        let desired = gang_of(&set, Some(&live));
+        assert_eq!(can_wait(&live, &desired, |key| key == "queue"), expected, "{what}");
     }
 }
 
@@ -200,7 +200,7 @@ fn gang_waits_for_pods_then_for_references() {
     let leaving = ObservedPod { deleting: true, ..pod("c", 2) };
     let two = vec![pod("a", 0), pod("b", 1)];
     let with = |extra: &ObservedPod| [two.clone(), vec![extra.clone()]].concat();
-    for (wanted, pods, listed, expected) in [
+    for (desired, pods, listed, expected) in [
         (2, vec![], &[] as &[_], PodsPending),
         (3, two.clone(), &["a", "b"], PodsPending),
         (3, with(&leaving), &["a", "b", "c"], PodsPending),
@@ -212,13 +212,13 @@ fn gang_waits_for_pods_then_for_references() {
     ] {
         let gang = with_references(listed);
         let member = |name: &str| {
-            (name == "x").then_some(Member { wanted, pods: &pods, missing_claim: None })
+            (name == "x").then_some(Member { desired, pods: &pods, missing_claim: None })
         };
 
-        assert_eq!(initialization("gang", &gang.spec, member), expected, "{wanted} {listed:?}");
+        assert_eq!(initialization("gang", &gang.spec, member), expected, "{desired} {listed:?}");
         assert_eq!(initialization("gang", &gang.spec, |_| None), PodsPending);
         let missing_claim = Some("x-0-a-all-gpu");
-        let without_claim = |_: &str| Some(Member { wanted, pods: &pods, missing_claim });
+        let without_claim = |_: &str| Some(Member { desired, pods: &pods, missing_claim });
         assert_eq!(initialization("gang", &gang.spec, without_claim), PodsPending);
     }
 }
@@ -249,15 +249,15 @@ fn an_initialized_gang_stays_initialized_and_foreign_conditions_are_kept() {
 proptest! {
     #[test]
     fn a_gang_with_all_references_is_ready_exactly_when_enough_pods_exist(
-        pods in any_pods(), wanted in 0_u32..10,
+        pods in any_pods(), desired in 0_u32..10,
     ) {
         let names = references("ns", "gang", &pods);
         let listed: Vec<_> = names.iter().map(|reference| reference.name.as_str()).collect();
         let gang = with_references(&listed);
 
-        let state = initialization("gang", &gang.spec, |_| Some(Member { wanted, pods: &pods, missing_claim: None }));
+        let state = initialization("gang", &gang.spec, |_| Some(Member { desired, pods: &pods, missing_claim: None }));
 
-        let enough = listed.len() >= wanted as usize;
+        let enough = listed.len() >= desired as usize;
         prop_assert_eq!(state, if enough { Ready } else { PodsPending });
         prop_assert!(listed.is_sorted());
         let shuffled: Vec<_> = pods.iter().rev().cloned().collect();

@@ -47,7 +47,7 @@ impl IndexError {
 /// hostname, so the other one is deleted, even if the number of pods is right.
 pub fn balance<'a>(
     pod_clique: &str,
-    wanted: u32,
+    desired: u32,
     expected_hash: &str,
     kept: u32,
     pods: &'a [ObservedPod],
@@ -56,12 +56,12 @@ pub fn balance<'a>(
     let is_kept = |pod: &ObservedPod| pod.index.is_some_and(|index| index < kept);
     counted.sort_by_cached_key(|pod| (is_kept(pod), scale_in_rank(pod, expected_hash)));
     let (mut delete, single) = twins(counted);
-    let surplus = single.len().saturating_sub(wanted as usize);
+    let surplus = single.len().saturating_sub(desired as usize);
     delete.extend(&single[..surplus]);
     if !delete.is_empty() {
         return Ok(Balance { create: Vec::new(), delete });
     }
-    let missing = (wanted as usize).saturating_sub(single.len());
+    let missing = (desired as usize).saturating_sub(single.len());
     let create = if missing > 0 { free_indices(pod_clique, missing, pods)? } else { Vec::new() };
     Ok(Balance { create, delete })
 }

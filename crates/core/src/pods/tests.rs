@@ -38,8 +38,8 @@ fn created_pods_get_the_lowest_free_indices() {
         (2, vec![failed], vec![0]),
         (2, vec![running("a", 0), running("b", 5)], vec![]),
     ];
-    for (wanted, pods, expected) in cases {
-        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
+    for (desired, pods, expected) in cases {
+        let balance = balance("x", desired, "hash", 0, &pods).unwrap();
 
         assert_eq!(balance.create, expected);
         assert!(balance.delete.is_empty());
@@ -74,8 +74,8 @@ fn of_two_pods_with_one_index_the_less_valuable_is_deleted_first() {
         ),
         ("what has ended has no index", 2, vec![running("a", 0), ended], vec![]),
     ];
-    for (case, wanted, pods, expected) in cases {
-        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
+    for (case, desired, pods, expected) in cases {
+        let balance = balance("x", desired, "hash", 0, &pods).unwrap();
         let names: Vec<_> = balance.delete.iter().map(|pod| &*pod.name).collect();
         assert_eq!(names, expected, "{case}");
         assert!(balance.create.is_empty(), "{case}");
@@ -137,8 +137,8 @@ fn pending_failed_and_succeeded_are_equal_on_scale_in() {
 fn kept_indices_are_deleted_last() {
     let unready = ObservedPod { ready: false, ..running("a", 0) };
     let pods = [unready, running("b", 1), running("c", 2), running("d", 3)];
-    let gone = |wanted, kept| {
-        let balance = balance("x", wanted, "hash", kept, &pods).unwrap();
+    let gone = |desired, kept| {
+        let balance = balance("x", desired, "hash", kept, &pods).unwrap();
         balance.delete.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(gone(3, 0), ["a"]);
@@ -169,12 +169,12 @@ fn succeeded_pods_are_not_replaced() {
 proptest! {
     #[test]
     fn balance_reaches_the_desired_number_with_unique_lowest_indices(
-        pods in any_pods(), wanted in 0_u32..12,
+        pods in any_pods(), desired in 0_u32..12,
     ) {
-        let balance = balance("x", wanted, "hash", 0, &pods).unwrap();
+        let balance = balance("x", desired, "hash", 0, &pods).unwrap();
 
         let existing = pods.iter().filter(|pod| !pod.deleting).count();
-        prop_assert_eq!(existing + balance.create.len() - balance.delete.len(), wanted as usize);
+        prop_assert_eq!(existing + balance.create.len() - balance.delete.len(), desired as usize);
         prop_assert!(balance.create.is_empty() || balance.delete.is_empty());
         prop_assert!(balance.delete.iter().all(|pod| !pod.deleting));
         let used: BTreeSet<_> =
@@ -190,8 +190,8 @@ proptest! {
     #[test]
     fn the_order_of_the_input_does_not_matter(
         (pods, shuffled) in any_pods().prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle())),
-        wanted in 0_u32..12,
+        desired in 0_u32..12,
     ) {
-        prop_assert_eq!(balance("x", wanted, "hash", 0, &pods), balance("x", wanted, "hash", 0, &shuffled));
+        prop_assert_eq!(balance("x", desired, "hash", 0, &pods), balance("x", desired, "hash", 0, &shuffled));
     }
 }

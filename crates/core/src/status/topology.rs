@@ -75,14 +75,14 @@ pub fn cluster_topology_binding(
     } else {
         (FALSE, drift::IN_SYNC, "All scheduler backend topologies are in sync")
     };
-    let seen = Observation {
+    let observed = Observation {
         type_: drift::SCHEDULER_TOPOLOGY_DRIFT,
         status: state,
         reason,
         message: message.to_owned(),
         generation,
     };
-    observe(&mut status.conditions, seen, now);
+    observe(&mut status.conditions, observed, now);
     status
 }
 
@@ -137,8 +137,8 @@ pub fn cluster_topology(
         (TRUE, ready::TOPOLOGY_READY, message, Outcome::Complete { generation })
     };
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
-    let seen = Observation { type_: ready::READY, status: state, reason, message, generation };
-    observe(&mut status.conditions, seen, now);
+    let observed = Observation { type_: ready::READY, status: state, reason, message, generation };
+    observe(&mut status.conditions, observed, now);
     status
 }
 

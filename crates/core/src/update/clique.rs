@@ -116,13 +116,13 @@ fn step(
     progress: &mut PodCliqueUpdateProgress,
 ) -> Step {
     let staying = || clique.pods.iter().filter(|pod| !pod.deleting);
-    let wanted = usize::try_from(clique.object.spec.replicas).unwrap_or_default();
+    let desired = usize::try_from(clique.object.spec.replicas).unwrap_or_default();
     let selected = progress.ready_pods_selected_to_update.as_ref();
     if let Some(selected) = selected {
         let replaced = selected.completed.len() + 1;
         let renewed = staying().filter(|pod| pod.ready && clique.is_new(pod)).count();
         // After a scale-in there are fewer replacements than deleted pods.
-        let places = wanted.saturating_sub(clique.old_pods().count());
+        let places = desired.saturating_sub(clique.old_pods().count());
         if staying().any(|pod| *pod.name == *selected.current) || renewed < replaced.min(places) {
             return Step::Goes;
         }
@@ -132,7 +132,7 @@ fn step(
         return if clique.old_pods().next().is_none() { Step::Done } else { Step::Goes };
     };
     let minimum = clique.object.spec.min_available.unwrap_or(clique.object.spec.replicas);
-    let minimum = usize::try_from(minimum).unwrap_or_default().min(wanted);
+    let minimum = usize::try_from(minimum).unwrap_or_default().min(desired);
     if rollout.paused || staying().filter(|pod| pod.ready).count() < minimum {
         return Step::Goes;
     }

@@ -101,9 +101,9 @@ pub(crate) struct Cached {
 
 /// What one owner sees.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedClaims {
     /// The claims that should be there.
-    pub(crate) wanted: Vec<ResourceClaim>,
+    pub(crate) desired: Vec<ResourceClaim>,
     /// The claims of the owner, and those that have the name of a wanted one.
     pub(crate) live: ByName<Claim>,
     /// Templates that missing claims are made from.
@@ -114,10 +114,10 @@ pub(crate) struct Seen {
     pub(crate) absence: Option<Absence>,
 }
 
-impl Seen {
+impl ObservedClaims {
     /// Whether there are no claims and should be none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.live.is_empty()
+        self.desired.is_empty() && self.live.is_empty()
     }
 }
 
@@ -131,28 +131,28 @@ impl Cached {
         let templates = Selection::all(RESOURCE_CLAIM_TEMPLATES);
         let templates = caches.declare(templates).optional().on_demand();
         let templates = caches.start(templates);
-        let wanted: Store<Template> = templates.clone();
+        let desired: Store<Template> = templates.clone();
         sets.on_change(move |change| {
             if change.new.is_some_and(|set| !external_templates(set).is_empty()) {
-                wanted.demand();
+                desired.demand();
             }
         });
         Self { claims, by_owner, templates }
     }
 
     /// What a set as a whole sees.
-    pub(crate) fn of_set(&self, layout: &Layout<'_>) -> Seen {
-        self.seen(layout, Vec::new(), resource_claims::of_set(layout))
+    pub(crate) fn of_set(&self, layout: &Layout<'_>) -> ObservedClaims {
+        self.observe(layout, Vec::new(), resource_claims::of_set(layout))
     }
 
     /// What one replica of a set sees. A replica that is not wanted has no claims.
-    pub(crate) fn of_set_replica(&self, set: &Set, index: u32) -> Seen {
+    pub(crate) fn of_set_replica(&self, set: &Set, index: u32) -> ObservedClaims {
         let layout = Layout::of(&set.object);
         let mut owned = self.claims.of_replica(&set.meta.key, index);
         owned.retain(|claim| claim.meta.is_controlled_by(&set.meta.uid));
-        let is_wanted = index < layout.replicas();
-        let wanted = is_wanted.then(|| resource_claims::of_set_replica(&layout, index));
-        self.seen(&layout, owned, wanted.unwrap_or_default())
+        let is_desired = index < layout.replicas();
+        let desired = is_desired.then(|| resource_claims::of_set_replica(&layout, index));
+        self.observe(&layout, owned, desired.unwrap_or_default())
     }
 
     /// What a group or a clique sees.
@@ -160,9 +160,9 @@ impl Cached {
         &self,
         layout: &Layout<'_>,
         owner: &Uid,
-        wanted: Vec<ResourceClaim>,
-    ) -> Seen {
-        self.seen(layout, self.owned_by(owner), wanted)
+        desired: Vec<ResourceClaim>,
+    ) -> ObservedClaims {
+        self.observe(layout, self.owned_by(owner), desired)
     }
 
     /// Whether there is a claim of this name that stays.
@@ -176,41 +176,42 @@ impl Cached {
     }
 
     /// The claims of a group or clique, when nothing else is of interest.
-    pub(crate) fn left_of(&self, owner: &Uid) -> Seen {
+    pub(crate) fn left_of(&self, owner: &Uid) -> ObservedClaims {
         let absence = absence(&self.claims.store, ADVICE);
-        Seen { live: by_name(self.owned_by(owner)), absence, ..Seen::default() }
+        ObservedClaims { live: by_name(self.owned_by(owner)), absence, ..ObservedClaims::default() }
     }
 
     fn owned_by(&self, owner: &Uid) -> Vec<Arc<Claim>> {
         self.claims.store.by(self.by_owner, &owner.to_string())
     }
 
-    fn seen(
+    fn observe(
         &self,
         layout: &Layout<'_>,
         owned: Vec<Arc<Claim>>,
-        wanted: Vec<ResourceClaim>,
-    ) -> Seen {
-        let mut seen = Seen { live: by_name(owned), wanted, ..Seen::default() };
-        seen.absence = absence(&self.claims.store, ADVICE);
-        seen.pending = !self.claims.store.is_listed();
-        for claim in &seen.wanted {
-            if seen.live.contains_key(&claim.name) {
+        desired: Vec<ResourceClaim>,
+    ) -> ObservedClaims {
+        let mut observed =
+            ObservedClaims { live: by_name(owned), desired, ..ObservedClaims::default() };
+        observed.absence = absence(&self.claims.store, ADVICE);
+        observed.pending = !self.claims.store.is_listed();
+        for claim in &observed.desired {
+            if observed.live.contains_key(&claim.name) {
                 continue;
             }
             if let Some(live) = self.claims.get(layout.namespace(), &claim.name) {
-                seen.live.insert(claim.name.clone(), live);
+                observed.live.insert(claim.name.clone(), live);
             } else if let ClaimTemplate::External { namespace, name } = &claim.template {
-                seen.pending |= !self.templates.is_listed();
-                if seen.absence.is_none() {
-                    seen.absence = absence(&self.templates, ADVICE);
+                observed.pending |= !self.templates.is_listed();
+                if observed.absence.is_none() {
+                    observed.absence = absence(&self.templates, ADVICE);
                 }
                 let template = self.templates.get(&ObjectKey::new(namespace, name));
                 let key = (namespace.clone(), name.clone());
-                seen.templates.extend(template.map(|template| (key, template)));
+                observed.templates.extend(template.map(|template| (key, template)));
             }
         }
-        seen
+        observed
     }
 
     /// Why claims of a set cannot be made, as reason and message of its condition.
@@ -268,27 +269,27 @@ pub(crate) struct Decision {
 
 /// Brings the claims of an owner in line with what should be there.
 pub(crate) fn decide(
-    seen: &Seen,
+    observed: &ObservedClaims,
     layout: &Layout<'_>,
     owner: &OwnerReference,
     code: &ErrorCode,
 ) -> Decision {
-    if seen.is_empty() {
+    if observed.is_empty() {
         return Decision::default();
     }
     let uid = Uid::from(owner.uid.as_str());
-    let mut decision = Decision { writes: surplus(seen, &uid), ..Decision::default() };
-    if seen.wanted.is_empty() {
+    let mut decision = Decision { writes: surplus(observed, &uid), ..Decision::default() };
+    if observed.desired.is_empty() {
         return decision;
     }
-    if let Some(absence) = &seen.absence {
+    if let Some(absence) = &observed.absence {
         decision.problem = Some(ReconcileError::rule(code.clone(), &absence.message));
         return decision;
     }
-    for wanted in &seen.wanted {
-        let written = match seen.live.get(&wanted.name) {
-            None if !seen.pending => create(seen, layout, wanted, owner).map(Some),
-            Some(live) if !live.meta.deleting => keep(layout, wanted, live, owner, &uid),
+    for desired in &observed.desired {
+        let written = match observed.live.get(&desired.name) {
+            None if !observed.pending => create(observed, layout, desired, owner).map(Some),
+            Some(live) if !live.meta.deleting => keep(layout, desired, live, owner, &uid),
             _ => {
                 decision.waits = true;
                 continue;
@@ -306,10 +307,11 @@ pub(crate) fn decide(
 }
 
 /// Claims of the owner that it should not have any more.
-fn surplus(seen: &Seen, owner: &Uid) -> Vec<Write> {
-    let wanted: BTreeSet<&str> = seen.wanted.iter().map(|claim| claim.name.as_str()).collect();
-    let surplus = seen.live.iter().filter(|(name, claim)| {
-        !wanted.contains(name.as_str())
+fn surplus(observed: &ObservedClaims, owner: &Uid) -> Vec<Write> {
+    let desired: BTreeSet<&str> =
+        observed.desired.iter().map(|claim| claim.name.as_str()).collect();
+    let surplus = observed.live.iter().filter(|(name, claim)| {
+        !desired.contains(name.as_str())
             && claim.meta.is_controlled_by(owner)
             && !claim.meta.deleting
     });
@@ -322,11 +324,11 @@ fn surplus(seen: &Seen, owner: &Uid) -> Vec<Write> {
 
 /// Deletes the claims of an owner that goes. Without the API they are left to the garbage collector:
 /// the owner must not wait for permissions.
-pub(crate) fn remove_with_owner(seen: &Seen, owner: &Uid) -> Vec<Write> {
-    if seen.absence.is_some() {
+pub(crate) fn remove_with_owner(observed: &ObservedClaims, owner: &Uid) -> Vec<Write> {
+    if observed.absence.is_some() {
         return Vec::new();
     }
-    let staying = seen
+    let staying = observed
         .live
         .values()
         .filter(|claim| claim.meta.is_controlled_by(owner) && !claim.meta.deleting);
@@ -338,29 +340,29 @@ pub(crate) fn remove_with_owner(seen: &Seen, owner: &Uid) -> Vec<Write> {
 }
 
 fn create(
-    seen: &Seen,
+    observed: &ObservedClaims,
     layout: &Layout<'_>,
-    wanted: &ResourceClaim,
+    desired: &ResourceClaim,
     owner: &OwnerReference,
 ) -> Result<Write, String> {
-    let template = match &wanted.template {
+    let template = match &desired.template {
         ClaimTemplate::Internal { name } => resource_claims::internal_template(layout, name),
         ClaimTemplate::External { namespace, name } => {
-            let found = seen.templates.get(&(namespace.clone(), name.clone()));
+            let found = observed.templates.get(&(namespace.clone(), name.clone()));
             found.map(|template| &template.spec)
         }
     };
-    let template = template.ok_or_else(|| missing_template(layout, wanted))?;
+    let template = template.ok_or_else(|| missing_template(layout, desired))?;
     Ok(Write {
         resource: RESOURCE_CLAIMS,
-        key: ObjectKey::new(layout.namespace(), &wanted.name),
-        verb: Verb::Create { body: wanted.object(layout.namespace(), owner, template) },
+        key: ObjectKey::new(layout.namespace(), &desired.name),
+        verb: Verb::Create { body: desired.object(layout.namespace(), owner, template) },
         reason: "what resourceSharing says",
     })
 }
 
-fn missing_template(layout: &Layout<'_>, wanted: &ResourceClaim) -> String {
-    let (namespace, name) = match &wanted.template {
+fn missing_template(layout: &Layout<'_>, desired: &ResourceClaim) -> String {
+    let (namespace, name) = match &desired.template {
         ClaimTemplate::Internal { name } => (layout.namespace(), name),
         ClaimTemplate::External { namespace, name } => (namespace.as_str(), name),
     };
@@ -368,7 +370,7 @@ fn missing_template(layout: &Layout<'_>, wanted: &ResourceClaim) -> String {
         "ResourceClaimTemplate {namespace}/{name} not found: ResourceClaim {}/{} is made from it, as \
          resourceSharing of PodCliqueSet {} says; create it",
         layout.namespace(),
-        wanted.name,
+        desired.name,
         layout.set_name()
     )
 }
@@ -376,12 +378,12 @@ fn missing_template(layout: &Layout<'_>, wanted: &ResourceClaim) -> String {
 /// Puts back what is ours of a claim that is there.
 fn keep(
     layout: &Layout<'_>,
-    wanted: &ResourceClaim,
+    desired: &ResourceClaim,
     live: &Claim,
     owner: &OwnerReference,
     uid: &Uid,
 ) -> Result<Option<Write>, String> {
-    let labels = wanted.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let labels = desired.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let reason = "what somebody changed";
     if live.meta.is_controlled_by(uid) {
         return Ok(converge::labels(RESOURCE_CLAIMS, &live.meta, labels, reason));
@@ -402,7 +404,7 @@ fn keep(
         ));
     }
     let owners: Vec<Value> = live.owners.iter().cloned().chain([json!(owner)]).collect();
-    let patch = json!({ "metadata": { "ownerReferences": owners, "labels": wanted.labels } });
+    let patch = json!({ "metadata": { "ownerReferences": owners, "labels": desired.labels } });
     let only_if = Precondition::version(&live.meta.uid, live.meta.resource_version);
     Ok(Some(Write {
         resource: RESOURCE_CLAIMS,

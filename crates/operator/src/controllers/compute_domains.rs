@@ -46,16 +46,16 @@ pub(crate) async fn preflight(client: &Client) -> Result<(), PreflightError> {
 
 /// The domains of one replica, as the cache shows them.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedDomains {
     pub(crate) live: ByName<Object<ComputeDomain>>,
     pub(crate) absence: Option<Absence>,
     pending: bool,
 }
 
 /// Looks at the domains of a replica; nothing when nobody cares for them.
-pub(crate) fn observe(stores: &Stores, key: &ReplicaKey) -> Option<Seen> {
+pub(crate) fn observe(stores: &Stores, key: &ReplicaKey) -> Option<ObservedDomains> {
     let domains = stores.compute_domains.as_ref()?;
-    Some(Seen {
+    Some(ObservedDomains {
         live: by_name(domains.of_replica(&key.set, key.index)),
         absence: presence::absence(&domains.store, ADVICE),
         pending: !domains.store.is_listed(),
@@ -71,30 +71,32 @@ pub(crate) fn problem(stores: &Stores, layout: &Layout<'_>) -> Option<(&'static 
 
 /// Brings the domains of a replica in line with the wanted ones.
 pub(crate) fn decide(
-    seen: &Seen,
-    wanted: &[ComputeDomain],
+    observed: &ObservedDomains,
+    desired: &[ComputeDomain],
     set: &Uid,
 ) -> (Vec<Write>, Option<ReconcileError>) {
-    let mut writes = release(seen);
-    let is_wanted = |name: &str| wanted.iter().any(|one| name_of(one) == name);
-    let staying =
-        seen.live.iter().filter(|(_, live)| !live.meta.deleting && live.meta.is_controlled_by(set));
-    writes.extend(staying.filter(|(name, _)| !is_wanted(name)).map(|(_, live)| {
+    let mut writes = release(observed);
+    let is_desired = |name: &str| desired.iter().any(|one| name_of(one) == name);
+    let staying = observed
+        .live
+        .iter()
+        .filter(|(_, live)| !live.meta.deleting && live.meta.is_controlled_by(set));
+    writes.extend(staying.filter(|(name, _)| !is_desired(name)).map(|(_, live)| {
         converge::delete(Resource::of::<ComputeDomain>(), &live.meta, "the set no longer has it")
     }));
-    if wanted.is_empty() || seen.pending && seen.absence.is_none() {
+    if desired.is_empty() || observed.pending && observed.absence.is_none() {
         return (writes, None);
     }
-    if let Some(absence) = &seen.absence {
+    if let Some(absence) = &observed.absence {
         let problem = ReconcileError::rule(ErrorCode::SyncComputeDomain, &absence.message);
         return (writes, Some(problem));
     }
     let mut problem = None;
-    for wanted in wanted {
-        match seen.live.get(name_of(wanted)) {
-            None => writes.push(create(wanted)),
+    for desired in desired {
+        match observed.live.get(name_of(desired)) {
+            None => writes.push(create(desired)),
             Some(live) if live.meta.deleting => {}
-            Some(live) if live.meta.is_controlled_by(set) => writes.extend(put_back(wanted, live)),
+            Some(live) if live.meta.is_controlled_by(set) => writes.extend(put_back(desired, live)),
             Some(live) => drop(problem.get_or_insert_with(|| taken(live))),
         }
     }
@@ -102,21 +104,21 @@ pub(crate) fn decide(
 }
 
 /// Removes our finalizer from domains that are being deleted.
-pub(crate) fn release(seen: &Seen) -> Vec<Write> {
-    let deleting = seen.live.values().filter(|live| live.meta.deleting);
+pub(crate) fn release(observed: &ObservedDomains) -> Vec<Write> {
+    let deleting = observed.live.values().filter(|live| live.meta.deleting);
     let release = |live| converge::remove_finalizer(live, FINALIZER, "it is being deleted");
     deleting.filter_map(|live| release(&**live)).collect()
 }
 
-fn create(wanted: &ComputeDomain) -> Write {
-    let created = converge::whole(wanted, None, "what the set says");
+fn create(desired: &ComputeDomain) -> Write {
+    let created = converge::whole(desired, None, "what the set says");
     created.expect("what is not there is created")
 }
 
 /// Restores our finalizer, or else the labels.
-fn put_back(wanted: &ComputeDomain, live: &Object<ComputeDomain>) -> Option<Write> {
+fn put_back(desired: &ComputeDomain, live: &Object<ComputeDomain>) -> Option<Write> {
     let reason = "what somebody changed";
-    let labels = wanted.metadata.labels.iter().flatten();
+    let labels = desired.metadata.labels.iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
     converge::add_finalizer(live, FINALIZER, reason)
         .or_else(|| converge::labels(Resource::of::<ComputeDomain>(), &live.meta, labels, reason))

@@ -169,12 +169,12 @@ pub(crate) fn all_scheduled_lost<K>(
     object: &Object<K>,
     what: &str,
     (before, now): (i32, i32),
-    wanted: i32,
+    desired: i32,
 ) -> Option<Occurrence>
 where
     K: kube::Resource<DynamicType = ()>,
 {
-    (before > 0 && now == 0 && wanted > 0).then(|| {
+    (before > 0 && now == 0 && desired > 0).then(|| {
         let message = format!("All scheduled {what} lost (was {before})");
         occurrence(object, Severity::Warning, "AllScheduledReplicasLost", "Schedule", message)
     })
@@ -429,8 +429,8 @@ mod tests {
 
     #[test]
     fn events_are_about_the_object_that_was_looked_at() {
-        for (change, wanted) in [((3, 1), 3), ((0, 0), 3), ((3, 0), 0)] {
-            assert_eq!(all_scheduled_lost(&clique(), "pods", change, wanted), None, "{change:?}");
+        for (change, desired) in [((3, 1), 3), ((0, 0), 3), ((3, 0), 0)] {
+            assert_eq!(all_scheduled_lost(&clique(), "pods", change, desired), None, "{change:?}");
         }
         let lost = all_scheduled_lost(&clique(), "pods", (3, 0), 3).unwrap();
         assert_eq!(lost.message, "All scheduled pods lost (was 3)");

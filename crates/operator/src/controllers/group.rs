@@ -31,32 +31,32 @@ pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
-    let Some(seen) = Observed::of(&context.stores, &attempt.key) else {
+    let Some(observed) = Observed::of(&context.stores, &attempt.key) else {
         context.reporter.forget((PodCliqueScalingGroup::KIND, &attempt.key));
         return Ok(None);
     };
     let now = context.env.clock.wall();
     let about = (PodCliqueScalingGroup::KIND, &attempt.key);
     let status_failed = |error| ReconcileError::failed(ErrorCode::UpdateStatus, &error);
-    if let Some(report) = decide::announcement(&seen, now) {
+    if let Some(report) = decide::announcement(&observed, now) {
         let reported = context.reporter.report(about, &attempt.fence, Some(report)).await;
         return reported.map_err(status_failed);
     }
-    let Decision { plan, waits, deadline, refused } = decide::decide(&seen, now);
+    let Decision { plan, waits, deadline, refused } = decide::decide(&observed, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component(NAME);
-    events::tell(&recorder, events::occurrences(&seen.group, &acted, events::telling_of_group));
-    if let Some(set) = &seen.set {
-        let replicas = decide::deleted_replicas(&seen, &acted);
+    events::tell(&recorder, events::occurrences(&observed.group, &acted, events::telling_of_group));
+    if let Some(set) = &observed.set {
+        let replicas = decide::deleted_replicas(&observed, &acted);
         let told = events::group_replicas_deleted(set, &attempt.key.name, replicas);
         events::tell(&recorder, told);
     }
     let failed = error::of_plan(&acted, code_of, attempt.failures).or(refused);
-    let known = seen.group.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&seen.group, failed.as_ref(), known.unwrap_or_default());
+    let known = observed.group.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&observed.group, failed.as_ref(), known.unwrap_or_default());
     events::tell(&recorder, told);
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
-    let generation = seen.group.object.metadata.generation;
+    let generation = observed.group.object.metadata.generation;
     let outcome = match &failed {
         // A user cannot act on it.
         Some(_) if errors.is_empty() => None,
@@ -66,7 +66,7 @@ pub(crate) async fn reconcile(
         None if waits => Some(Outcome::Waiting),
         None => Some(Outcome::Complete { generation }),
     };
-    let report = outcome.and_then(|outcome| decide::status(&seen, outcome, now));
+    let report = outcome.and_then(|outcome| decide::status(&observed, outcome, now));
     let due =
         context.reporter.report(about, &attempt.fence, report).await.map_err(status_failed)?;
     let due = context.earlier(due, deadline);

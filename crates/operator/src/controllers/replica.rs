@@ -57,22 +57,22 @@ pub(crate) async fn reconcile(
 }
 
 async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Due, ReconcileError> {
-    let Some(seen) = observe::observe(&context.stores, &context.backends, &attempt.key) else {
+    let Some(observed) = observe::observe(&context.stores, &context.backends, &attempt.key) else {
         return release(context, attempt).await.map(|()| None);
     };
     let now = context.env.clock.wall();
-    let Decision { plan, refused, terminates, deadline, reports } = decide::decide(&seen, now);
+    let Decision { plan, refused, terminates, deadline, reports } = decide::decide(&observed, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component(super::set::NAME);
     if terminates && acted.failed.is_empty() {
-        events::tell(&recorder, [events::replica_terminated(&seen.set, seen.index)]);
+        events::tell(&recorder, [events::replica_terminated(&observed.set, observed.index)]);
     } else {
-        let told = events::occurrences(&seen.set, &acted, events::telling_of_replica);
+        let told = events::occurrences(&observed.set, &acted, events::telling_of_replica);
         events::tell(&recorder, told);
     }
     let failed = error::of_plan(&acted, code, attempt.failures).or(refused);
-    let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&seen.set, failed.as_ref(), known.unwrap_or_default());
+    let known = observed.set.object.status.as_ref().map(|status| &*status.last_errors);
+    let told = events::claims_missing(&observed.set, failed.as_ref(), known.unwrap_or_default());
     events::tell(&recorder, told);
     let mut due = context.earlier(None, deadline);
     if plan.is_empty() {

@@ -39,30 +39,30 @@ pub(crate) async fn reconcile(
     context: &Context,
     attempt: Attempt<ObjectKey>,
 ) -> Result<Due, ReconcileError> {
-    let Some(seen) = observe::observe(&context.stores, &attempt.key) else {
+    let Some(observed) = observe::observe(&context.stores, &attempt.key) else {
         context.pace_of_sets.forget(&attempt.key);
         context.refused_updates.forget(&attempt.key);
         return Ok(None);
     };
-    let Decision { first, rest, refused } = decide::decide(&seen);
+    let Decision { first, rest, refused } = decide::decide(&observed);
     let mut acted = act(&first, &context.writer, &attempt.fence).await;
     let now = context.env.clock.wall();
-    let token = access::token(&seen.set, &seen.access, now);
+    let token = access::token(&observed.set, &observed.access, now);
     let mut access = access::Synced::default();
-    if acted.failed.is_empty() && !seen.set.meta.deleting {
+    if acted.failed.is_empty() && !observed.set.meta.deleting {
         let rest = act(&rest, &context.writer, &attempt.fence);
-        let sync = access::sync(context, &attempt.fence, &seen.set, &seen.access);
+        let sync = access::sync(context, &attempt.fence, &observed.set, &observed.access);
         let (others, synced) = join(rest, sync).await;
         acted.extend(others);
         access = synced;
-        access.errors.extend((token == Token::Late).then(|| access::late(&seen.set)));
-        access.errors.extend(access::no_image(&seen.set, context.init_image.as_deref()));
+        access.errors.extend((token == Token::Late).then(|| access::late(&observed.set)));
+        access.errors.extend(access::no_image(&observed.set, context.init_image.as_deref()));
     }
     let failed = error::of_plan(&acted, code, attempt.failures).or(refused);
-    let known = seen.set.object.status.as_ref().map(|status| &*status.last_errors);
+    let known = observed.set.object.status.as_ref().map(|status| &*status.last_errors);
     let known = known.unwrap_or_default();
-    let told = events::claims_missing(&seen.set, failed.as_ref(), known).into_iter();
-    let told = told.chain(access::refusals(&seen.set, &access.errors, known));
+    let told = events::claims_missing(&observed.set, failed.as_ref(), known).into_iter();
+    let told = told.chain(access::refusals(&observed.set, &access.errors, known));
     events::tell(&context.events.component(NAME), told);
     let failures = || failed.iter().chain(&access.errors);
     let mut errors: Vec<_> = failures().filter_map(|error| error.report(now)).collect();
@@ -71,30 +71,30 @@ pub(crate) async fn reconcile(
     let failed = failures().min_by_key(|error| error.class() == Class::Invalid).cloned();
     // What was written wakes the set again, and what failed without a report passes by itself.
     let is_at_rest = failed.is_none() && acted.done.is_empty() && !access.has_written;
-    if seen.set.meta.deleting || errors.is_empty() && !is_at_rest {
+    if observed.set.meta.deleting || errors.is_empty() && !is_at_rest {
         return failed.map_or(Ok(None), Err);
     }
-    let replicas = u32::try_from(seen.set.object.spec.replicas).unwrap_or_default();
+    let replicas = u32::try_from(observed.set.object.spec.replicas).unwrap_or_default();
     let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
     // Everything waits for the next step of an update, which is cheap to see.
-    let is_due = || !trial::is_refused(context, &seen) && decide::update_is_due(&seen);
+    let is_due = || !trial::is_refused(context, &observed) && decide::update_is_due(&observed);
     if let Some(due) = now_or_later.filter(|_| !is_due()) {
         return failed.map_or(Ok(Some(due)), |error| Err(error.with_due(Some(due))));
     }
     let children = observe::children(&context.stores, &attempt.key);
     let parts = decide::errors_of_parts(&children);
     errors.extend(parts.iter().cloned());
-    let mut next = next_status(context, &seen, &children, (&errors, token));
+    let mut next = next_status(context, &observed, &children, (&errors, token));
     let mut failed = failed;
-    if update::set::is_first_turn(&seen.set.object, &next)
-        && let Err(refused) = trial::new_templates(context, &seen, &children).await
+    if update::set::is_first_turn(&observed.set.object, &next)
+        && let Err(refused) = trial::new_templates(context, &observed, &children).await
     {
         errors.splice(0..0, refused.report(now));
-        next = next_status(context, &seen, &children, (&errors, token));
+        next = next_status(context, &observed, &children, (&errors, token));
         update::set::withhold_turn(&mut next);
         failed = failed.or(Some(refused));
     }
-    let report = decide::report(&seen, next, &parts);
+    let report = decide::report(&observed, next, &parts);
     let about = (PodCliqueSet::KIND, &attempt.key);
     let reported = context.reporter.report(about, &attempt.fence, report).await;
     reported.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
@@ -109,18 +109,18 @@ pub(crate) async fn reconcile(
 /// The next status of a set with these errors, whose start-order containers have their token or wait for it.
 fn next_status(
     context: &Context,
-    seen: &Observed,
+    observed: &Observed,
     children: &Children,
     (errors, token): (&[LastError], Token),
 ) -> PodCliqueSetStatus {
-    let set = &seen.set.object;
+    let set = &observed.set.object;
     let generation = set.metadata.generation;
     let outcome = match token {
         _ if !errors.is_empty() => Outcome::Failed { generation, errors },
         Token::Awaited { .. } => Outcome::Waiting,
         Token::Settled | Token::Late => Outcome::Complete { generation },
     };
-    let problem = context.problems.with_scheduler(&seen.set.meta.key);
+    let problem = context.problems.with_scheduler(&observed.set.meta.key);
     let limit = limit(context, set, children);
     let scheduler = SchedulerState {
         problem: problem.as_ref().map(BackendProblem::parts),
@@ -132,7 +132,7 @@ fn next_status(
         claims: claims.as_ref().map(|(reason, message)| (*reason, message.as_str())),
         domains: domains.as_ref().map(|(reason, message)| (*reason, message.as_str())),
     };
-    decide::status(seen, children, outcome, scheduler, resources, context.env.clock.wall())
+    decide::status(observed, children, outcome, scheduler, resources, context.env.clock.wall())
 }
 
 /// What the scheduler of a set does only in part.

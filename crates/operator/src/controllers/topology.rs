@@ -59,11 +59,11 @@ async fn of_binding(
     let Some(binding) = binding.filter(|binding| !binding.meta.deleting) else { return Ok(None) };
     let topology = Topology::from(&binding.object);
     let reference = |scheduler: &str| observe::reference(&binding.object, scheduler);
-    let seen = observe::schedulers(&context.stores, &context.backends, &topology, reference);
+    let observed = observe::schedulers(&context.stores, &context.backends, &topology, reference);
     // A cache that is about to be filled wakes the topology.
-    let Some(seen) = seen else { return Ok(None) };
-    let mut verdicts = decide::decide(&topology, &seen);
-    verdicts.extend(decide::unavailable(&binding.object, &seen));
+    let Some(observed) = observed else { return Ok(None) };
+    let mut verdicts = decide::decide(&topology, &observed);
+    verdicts.extend(decide::unavailable(&binding.object, &observed));
     let Acted { found, error } = act(context, attempt, verdicts).await;
     let now = context.env.clock.wall();
     let report = found.and_then(|found| decide::report_of_binding(&binding, &found, now));
@@ -79,9 +79,9 @@ async fn of_managed(
     let managed = context.stores.topologies.get(&ObjectKey::new("", MANAGED_NAME));
     let Some(managed) = managed.filter(|managed| !managed.meta.deleting) else { return Ok(None) };
     let topology = Topology::from(&managed.object);
-    let seen = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
-    let Some(seen) = seen else { return Ok(None) };
-    let Acted { found, error } = act(context, attempt, decide::decide(&topology, &seen)).await;
+    let observed = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
+    let Some(observed) = observed else { return Ok(None) };
+    let Acted { found, error } = act(context, attempt, decide::decide(&topology, &observed)).await;
     let now = context.env.clock.wall();
     let report = found.and_then(|found| decide::report_of_managed(&managed, &found, now));
     write_status(context, attempt, (ClusterTopology::KIND, &managed.meta.key), report).await?;

@@ -120,9 +120,9 @@ fn validate_huge_pages(
     amounts: [&Option<Part<'_>>; 2],
     errors: &mut Vec<FieldError>,
 ) {
-    let has = |wanted: fn(&str) -> bool| {
+    let has = |matches: fn(&str) -> bool| {
         let amounts = amounts.into_iter().flatten();
-        amounts.flat_map(Part::entries).any(|(name, _)| wanted(name))
+        amounts.flat_map(Part::entries).any(|(name, _)| matches(name))
     };
     if has(is_huge_pages) && !has(|name| ["cpu", "memory"].contains(&name)) {
         let detail = "HugePages require cpu or memory: request one of them too";

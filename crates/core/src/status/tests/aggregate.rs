@@ -37,12 +37,12 @@ fn group_status(
 ) -> grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus {
     let outdated =
         (!replicas.iter().all(|one| one.current)).then_some(update::group::Outdated::Ready);
-    let seen = |judged: &GroupReplica| update::group::Replica {
+    let observed = |judged: &GroupReplica| update::group::Replica {
         judged: *judged,
         outdated,
         ..update::group::Replica::default()
     };
-    let replicas: Vec<_> = replicas.iter().map(seen).collect();
+    let replicas: Vec<_> = replicas.iter().map(observed).collect();
     let group = update::group::Group { object: group, set_replica: 0, replicas: &replicas };
     let facts = GroupFacts { set: "demo", group, rollout: idle(Some(generation_hash)) };
     scaling_group(&facts, COMPLETE, at(second))

@@ -74,9 +74,9 @@ impl Run {
 
     /// Creates missing pods from the spec.
     fn balance(&mut self) -> bool {
-        let wanted = usize::try_from(self.object.spec.replicas).unwrap();
+        let desired = usize::try_from(self.object.spec.replicas).unwrap();
         let before = self.pods.len();
-        while self.pods.len() < wanted {
+        while self.pods.len() < desired {
             self.clock += 1;
             let name = format!("{}{}", self.template, self.clock);
             self.log.push(format!("+{name}"));

@@ -47,16 +47,16 @@ fn template() -> Arc<Template> {
 }
 
 /// What the set sees when everything is there.
-fn settled(set: &PodCliqueSet) -> Seen {
-    Seen {
-        wanted: of_set(&Layout::of(set)),
+fn settled(set: &PodCliqueSet) -> ObservedClaims {
+    ObservedClaims {
+        desired: of_set(&Layout::of(set)),
         live: [stored("x-all-own", |_| ()), stored("x-all-far", |_| ())].into(),
-        ..Seen::default()
+        ..ObservedClaims::default()
     }
 }
 
-fn decided(seen: &Seen, set: &PodCliqueSet) -> Decision {
-    decide(seen, &Layout::of(set), &owner::of_set(set), &ErrorCode::SyncPcsResourceClaim)
+fn decided(observed: &ObservedClaims, set: &PodCliqueSet) -> Decision {
+    decide(observed, &Layout::of(set), &owner::of_set(set), &ErrorCode::SyncPcsResourceClaim)
 }
 
 fn told(decision: &Decision) -> Vec<String> {
@@ -79,9 +79,9 @@ fn claims_that_are_there_are_left_alone() {
 #[test]
 fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
     let set = set();
-    let mut seen = Seen { live: ByName::new(), ..settled(&set) };
+    let mut observed = ObservedClaims { live: ByName::new(), ..settled(&set) };
 
-    let decision = decided(&seen, &set);
+    let decision = decided(&observed, &set);
     assert_eq!(told(&decision), ["create x-all-own"]);
     assert_eq!(
         problem(&decision),
@@ -89,8 +89,8 @@ fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
          resourceSharing of PodCliqueSet x says; create it"
     );
 
-    seen.templates.insert(("ns".to_owned(), "far".to_owned()), template());
-    let decision = decided(&seen, &set);
+    observed.templates.insert(("ns".to_owned(), "far".to_owned()), template());
+    let decision = decided(&observed, &set);
     assert_eq!(told(&decision), ["create x-all-own", "create x-all-far"]);
     assert_eq!(problem(&decision), "");
     let Verb::Create { body } = &decision.writes[1].verb else { panic!("a create") };
@@ -101,8 +101,8 @@ fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
 #[test]
 fn nothing_is_made_or_reported_before_the_caches_show_everything() {
     let set = set();
-    let seen = Seen { live: ByName::new(), pending: true, ..settled(&set) };
-    let decision = decided(&seen, &set);
+    let observed = ObservedClaims { live: ByName::new(), pending: true, ..settled(&set) };
+    let decision = decided(&observed, &set);
     assert_eq!(told(&decision), [""; 0]);
     assert!(decision.waits && decision.problem.is_none());
 }
@@ -111,12 +111,13 @@ fn nothing_is_made_or_reported_before_the_caches_show_everything() {
 fn a_cluster_without_the_api_matters_to_those_who_share() {
     let set = set();
     let absence = Some(Absence { reason: "ApiNotServed", message: "not served".to_owned() });
-    let seen = Seen { live: ByName::new(), absence: absence.clone(), ..settled(&set) };
-    let decision = decided(&seen, &set);
+    let observed =
+        ObservedClaims { live: ByName::new(), absence: absence.clone(), ..settled(&set) };
+    let decision = decided(&observed, &set);
     assert_eq!(told(&decision), [""; 0]);
     assert_eq!(problem(&decision), "not served");
 
-    let shares_nothing = Seen { absence, ..Seen::default() };
+    let shares_nothing = ObservedClaims { absence, ..ObservedClaims::default() };
     assert_eq!(problem(&decided(&shares_nothing, &set)), "");
 }
 
@@ -124,9 +125,9 @@ fn a_cluster_without_the_api_matters_to_those_who_share() {
 fn labels_and_owner_are_put_back_and_a_claim_that_goes_is_waited_for() {
     let set = set();
     let with = |change: &dyn Fn(&mut Value)| {
-        let mut seen = settled(&set);
-        seen.live.extend([stored("x-all-own", |object| change(object))]);
-        decided(&seen, &set)
+        let mut observed = settled(&set);
+        observed.live.extend([stored("x-all-own", |object| change(object))]);
+        decided(&observed, &set)
     };
     let patch = |decision: &Decision| match &decision.writes[0].verb {
         Verb::Merge { patch, only_if, .. } => (patch.clone(), only_if.resource_version),
@@ -160,12 +161,12 @@ fn claims_of_others_are_left_alone_and_reported() {
         ),
         ("ownerReferences", json!([]), "belongs to nobody and is not labelled"),
     ] {
-        let mut seen = settled(&set);
-        seen.live.extend([stored("x-all-own", |object| {
+        let mut observed = settled(&set);
+        observed.live.extend([stored("x-all-own", |object| {
             object["metadata"]["labels"] = json!({});
             object["metadata"][pointer] = value;
         })]);
-        let decision = decided(&seen, &set);
+        let decision = decided(&observed, &set);
         assert_eq!(told(&decision), [""; 0]);
         assert!(problem(&decision).contains(says), "{}", problem(&decision));
     }
@@ -174,26 +175,26 @@ fn claims_of_others_are_left_alone_and_reported() {
 #[test]
 fn what_is_too_much_goes_by_uid_unless_it_is_not_ours() {
     let set = set();
-    let mut seen = settled(&set);
+    let mut observed = settled(&set);
     let other_owner = |it: &mut Value| it["metadata"]["ownerReferences"][0]["uid"] = "u".into();
     let going =
         |it: &mut Value| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    seen.live.extend([
+    observed.live.extend([
         stored("x-5-far", |_| ()),
         stored("x-6-far", going),
         stored("x-7-far", other_owner),
     ]);
 
-    let decision = decided(&seen, &set);
+    let decision = decided(&observed, &set);
 
     assert_eq!(told(&decision), ["delete x-5-far"]);
     let Verb::Delete { only_if, .. } = &decision.writes[0].verb else { panic!("a delete") };
     assert_eq!(*only_if, Precondition::uid(&"uid of x-5-far".into()));
-    let with_owner: Vec<_> = remove_with_owner(&seen, &"set".into());
+    let with_owner: Vec<_> = remove_with_owner(&observed, &"set".into());
     let names: Vec<_> = with_owner.iter().map(|write| &*write.key.name).collect();
     assert_eq!(names, ["x-5-far", "x-all-far", "x-all-own"]);
-    seen.absence = Some(Absence { reason: "ApiForbidden", message: "no role".to_owned() });
-    let with_owner = remove_with_owner(&seen, &"set".into());
+    observed.absence = Some(Absence { reason: "ApiForbidden", message: "no role".to_owned() });
+    let with_owner = remove_with_owner(&observed, &"set".into());
     assert!(with_owner.is_empty(), "an owner does not wait for permissions");
 }
 

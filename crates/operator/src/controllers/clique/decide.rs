@@ -226,8 +226,8 @@ pub(super) fn report<'o>(
     }
     let before = stored.map_or(0, |status| status.scheduled_replicas);
     let scheduled = (before, status.scheduled_replicas);
-    let wanted = clique.spec.replicas;
-    let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, wanted);
+    let desired = clique.spec.replicas;
+    let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, desired);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = stored.map(|status| status.ready_replicas);
     // A PodClique that was recreated ends the breach of the one before it.
@@ -328,13 +328,13 @@ fn put_labels_back<'o>(
 ) -> Vec<Write> {
     let clique = &observed.clique.meta;
     let shared = labels::PLACE_OF_POD_CLIQUE.iter();
-    let mut wanted: Vec<(&str, &str)> =
+    let mut desired: Vec<(&str, &str)> =
         shared.filter_map(|key| Some((*key, clique.labels.get(key)?))).collect();
-    wanted.push((labels::POD_CLIQUE, &clique.key.name));
+    desired.push((labels::POD_CLIQUE, &clique.key.name));
     let stored = pods.filter(|pod| !pod.deleting).filter_map(|pod| observed.stored.get(&pod.name));
     let put_back = |pod: &Arc<Pod>| {
-        let wanted = wanted.iter().copied();
-        converge::labels(PODS, pod.meta(), wanted, "labels that somebody changed")
+        let desired = desired.iter().copied();
+        converge::labels(PODS, pod.meta(), desired, "labels that somebody changed")
     };
     stored.filter_map(put_back).collect()
 }

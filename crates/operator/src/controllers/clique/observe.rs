@@ -34,7 +34,7 @@ pub(super) struct Observed {
     /// Absent when no pods are wanted here.
     pub(super) place: Option<Place>,
     /// The claims of the PodClique.
-    pub(super) claims: claims::Seen,
+    pub(super) claims: claims::ObservedClaims,
     /// Whether the minimum was ready at a moment that the status does not record.
     pub(super) had_minimum: bool,
     /// Present when the scheduler counts the pods of the gang.
@@ -80,7 +80,7 @@ impl Observed {
             pods: pods.iter().map(|pod| pod.observed.clone()).collect(),
             stored: pods.into_iter().map(|pod| (pod.observed.name.clone(), pod)).collect(),
             place,
-            claims: claims::Seen::default(),
+            claims: claims::ObservedClaims::default(),
             had_minimum: false,
             counted: None,
         }
@@ -154,7 +154,7 @@ fn claims(
     clique: &Object<PodClique>,
     place: Option<&Place>,
     pods: &[Arc<Pod>],
-) -> claims::Seen {
+) -> claims::ObservedClaims {
     let set = place.map(|place| &place.set.object);
     // Most sets share nothing.
     let set = set.filter(|set| resource_claims::is_used(&set.spec.template));
@@ -164,11 +164,11 @@ fn claims(
         Some((layout, layout.find_clique(&clique.meta.key.name, object_labels)?))
     });
     let Some((layout, found)) = found else { return stores.claims.left_of(&clique.meta.uid) };
-    let wanted = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
+    let desired = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
     let pods = pods.iter().map(|pod| &pod.observed);
-    let indices = pods::claimed_indices(wanted, pods);
-    let wanted = resource_claims::of_clique(layout, &found, indices);
-    stores.claims.of_owner(layout, &clique.meta.uid, wanted)
+    let indices = pods::claimed_indices(desired, pods);
+    let desired = resource_claims::of_clique(layout, &found, indices);
+    stores.claims.of_owner(layout, &clique.meta.uid, desired)
 }
 
 fn place(stores: &Stores, clique: &Object<PodClique>) -> Option<Place> {
@@ -213,7 +213,7 @@ fn find<'s>(
     let layout = Layout::of(&set.object);
     let object_labels = clique.object.metadata.labels.as_ref()?;
     let found = layout.find_clique(&clique.meta.key.name, object_labels)?;
-    let wanted = found.set_replica < layout.replicas()
+    let desired = found.set_replica < layout.replicas()
         && match &found.member_of {
             None => clique.meta.is_controlled_by(&set.meta.uid),
             Some(membership) => group.is_some_and(|group| {
@@ -223,7 +223,7 @@ fn find<'s>(
                     && i64::from(membership.replica) < i64::from(group.object.spec.replicas)
             }),
         };
-    wanted.then_some(found)
+    desired.then_some(found)
 }
 
 /// Number of scheduled pods of a PodClique. Its status says the same, later.

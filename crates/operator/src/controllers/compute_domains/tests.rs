@@ -21,13 +21,13 @@ fn set() -> PodCliqueSet {
     .unwrap()
 }
 
-fn wanted() -> Vec<ComputeDomain> {
+fn desired() -> Vec<ComputeDomain> {
     rules::compute_domains(&Layout::of(&set()), 0)
 }
 
 /// A domain as it is stored, with what the driver adds.
-fn seen(name: &str, change: impl FnOnce(&mut Value)) -> Seen {
-    let mut object = json!(wanted()[0]);
+fn observe(name: &str, change: impl FnOnce(&mut Value)) -> ObservedDomains {
+    let mut object = json!(desired()[0]);
     object["metadata"]["name"] = name.into();
     object["metadata"]["uid"] = "d".into();
     object["metadata"]["resourceVersion"] = "7".into();
@@ -36,15 +36,15 @@ fn seen(name: &str, change: impl FnOnce(&mut Value)) -> Seen {
     object["spec"]["channel"]["allocationMode"] = "Single".into();
     change(&mut object);
     let live = (name.to_owned(), Arc::new(serde_json::from_value(object).unwrap()));
-    Seen { live: [live].into(), ..Seen::default() }
+    ObservedDomains { live: [live].into(), ..ObservedDomains::default() }
 }
 
 fn deleted(object: &mut Value) {
     object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
 }
 
-fn decided(seen: &Seen, wanted: &[ComputeDomain]) -> Vec<Write> {
-    let (writes, problem) = decide(seen, wanted, &"set".into());
+fn decided(observed: &ObservedDomains, desired: &[ComputeDomain]) -> Vec<Write> {
+    let (writes, problem) = decide(observed, desired, &"set".into());
     assert!(problem.is_none(), "{problem:?}");
     writes
 }
@@ -58,7 +58,7 @@ fn merged(writes: &[Write]) -> &Value {
 
 #[test]
 fn a_missing_domain_is_made_with_our_finalizer() {
-    let writes = decided(&Seen::default(), &wanted());
+    let writes = decided(&ObservedDomains::default(), &desired());
     let [Write { verb: Verb::Create { body }, key, .. }] = &writes[..] else { panic!("a create") };
     assert_eq!(&*key.name, "x-0-m");
     assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
@@ -67,27 +67,27 @@ fn a_missing_domain_is_made_with_our_finalizer() {
 
 #[test]
 fn what_the_driver_adds_is_no_difference() {
-    assert_eq!(decided(&seen("x-0-m", |_| ()), &wanted()), []);
+    assert_eq!(decided(&observe("x-0-m", |_| ()), &desired()), []);
 }
 
 #[test]
 fn labels_and_finalizer_are_put_back() {
     let relabelled = |it: &mut Value| it["metadata"]["labels"]["grove.io/mnnvl-group"] = "z".into();
-    let writes = decided(&seen("x-0-m", relabelled), &wanted());
+    let writes = decided(&observe("x-0-m", relabelled), &desired());
     let labels = json!({ "metadata": { "labels": { "grove.io/mnnvl-group": "m" } } });
     assert_eq!(*merged(&writes), labels);
 
     let release = |it: &mut Value| it["metadata"]["finalizers"] = json!([DRIVER]);
-    let writes = decided(&seen("x-0-m", release), &wanted());
+    let writes = decided(&observe("x-0-m", release), &desired());
     let held = json!([DRIVER, FINALIZER]);
     assert_eq!(merged(&writes)["metadata"]["finalizers"], held);
 }
 
 #[test]
 fn a_domain_that_is_not_desired_is_deleted_then_released() {
-    for wanted in [vec![], wanted()] {
-        let here = seen("x-0-old", |_| ());
-        let writes = decided(&here, &wanted);
+    for desired in [vec![], desired()] {
+        let here = observe("x-0-old", |_| ());
+        let writes = decided(&here, &desired);
         let deletes: Vec<_> =
             writes.iter().filter(|one| matches!(one.verb, Verb::Delete { .. })).collect();
         let [Write { verb: Verb::Delete { only_if, .. }, key, .. }] = deletes[..] else {
@@ -95,27 +95,27 @@ fn a_domain_that_is_not_desired_is_deleted_then_released() {
         };
         assert_eq!((&*key.name, only_if), ("x-0-old", &Precondition::uid(&"d".into())));
     }
-    let writes = decided(&seen("x-0-old", deleted), &[]);
+    let writes = decided(&observe("x-0-old", deleted), &[]);
     assert_eq!(merged(&writes)["metadata"]["finalizers"], json!([DRIVER]));
     let released = |it: &mut Value| {
         deleted(it);
         it["metadata"]["finalizers"] = json!([DRIVER]);
     };
-    assert_eq!(decided(&seen("x-0-old", released), &[]), [], "the driver is not done yet");
+    assert_eq!(decided(&observe("x-0-old", released), &[]), [], "the driver is not done yet");
 }
 
 #[test]
 fn a_domain_that_a_user_deletes_is_released_and_recreated() {
-    let here = seen("x-0-m", deleted);
-    assert_eq!(merged(&decided(&here, &wanted()))["metadata"]["finalizers"], json!([DRIVER]));
+    let here = observe("x-0-m", deleted);
+    assert_eq!(merged(&decided(&here, &desired()))["metadata"]["finalizers"], json!([DRIVER]));
     assert_eq!(merged(&release(&here))["metadata"]["finalizers"], json!([DRIVER]), "without a set");
 }
 
 #[test]
 fn a_domain_of_somebody_else_is_left_alone_and_reported() {
     let of_other = |it: &mut Value| it["metadata"]["ownerReferences"][0]["uid"] = "other".into();
-    let here = seen("x-0-m", of_other);
-    let (writes, problem) = decide(&here, &wanted(), &"set".into());
+    let here = observe("x-0-m", of_other);
+    let (writes, problem) = decide(&here, &desired(), &"set".into());
     assert_eq!(writes, []);
     let text = problem.unwrap().to_string();
     assert!(text.starts_with("ComputeDomain ns/x-0-m belongs to PodCliqueSet x"), "{text}");
@@ -125,10 +125,10 @@ fn a_domain_of_somebody_else_is_left_alone_and_reported() {
 #[test]
 fn a_cluster_that_lost_the_kind_matters_to_those_who_want_domains() {
     let absence = Some(Absence { reason: "ApiNotServed", message: "not served".to_owned() });
-    let here = Seen { absence, ..Seen::default() };
-    let (writes, problem) = decide(&here, &wanted(), &"set".into());
+    let here = ObservedDomains { absence, ..ObservedDomains::default() };
+    let (writes, problem) = decide(&here, &desired(), &"set".into());
     assert_eq!((writes.len(), problem.unwrap().to_string().as_str()), (0, "not served"));
     assert_eq!(decided(&here, &[]), []);
-    let pending = Seen { pending: true, ..Seen::default() };
-    assert_eq!(decided(&pending, &wanted()), [], "the cache will show it");
+    let pending = ObservedDomains { pending: true, ..ObservedDomains::default() };
+    assert_eq!(decided(&pending, &desired()), [], "the cache will show it");
 }

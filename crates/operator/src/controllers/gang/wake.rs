@@ -102,9 +102,9 @@ mod tests {
             ("annotation", |it| it["metadata"]["annotations"] = json!({ "a": "b" }), true),
         ];
         let before = gang(|_| {});
-        for (what, change, seen) in cases {
+        for (what, change, observed) in cases {
             let after = gang(change);
-            assert_eq!(gang_facts(&before) != gang_facts(&after), seen, "{what}");
+            assert_eq!(gang_facts(&before) != gang_facts(&after), observed, "{what}");
         }
     }
 }

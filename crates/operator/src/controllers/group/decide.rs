@@ -53,23 +53,23 @@ pub(super) struct Decision {
 }
 
 /// Decides about the members and the finalizer of a group.
-pub(super) fn decide(seen: &Observed, now: Timestamp) -> Decision {
+pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
-    if seen.group.meta.deleting {
-        release(seen, &mut decision.plan);
-    } else if let Some(place) = seen.place() {
+    if observed.group.meta.deleting {
+        release(observed, &mut decision.plan);
+    } else if let Some(place) = observed.place() {
         let reason = "its members have to be deleted first";
-        decision.plan.step(converge::add_finalizer(&seen.group, FINALIZER, reason));
-        sync_members(seen, &place, now, &mut decision);
-        sync_claims(seen, &place, &mut decision);
+        decision.plan.step(converge::add_finalizer(&observed.group, FINALIZER, reason));
+        sync_members(observed, &place, now, &mut decision);
+        sync_claims(observed, &place, &mut decision);
     }
     decision
 }
 
-fn sync_claims(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
-    let owner = owner::of_scaling_group(&seen.group.object);
+fn sync_claims(observed: &Observed, place: &Place<'_>, decision: &mut Decision) {
+    let owner = owner::of_scaling_group(&observed.group.object);
     let code = ErrorCode::SyncPcsgResourceClaim;
-    let claims = claims::decide(&seen.claims, &place.layout, &owner, &code);
+    let claims = claims::decide(&observed.claims, &place.layout, &owner, &code);
     decision.plan.step(claims.writes);
     decision.waits |= claims.waits;
     decision.refused = decision.refused.take().or(claims.problem);
@@ -78,15 +78,15 @@ fn sync_claims(seen: &Observed, place: &Place<'_>, decision: &mut Decision) {
 /// The report of a gang termination of the group's replica of the set, which the base gang lists and the group
 /// does not report yet. The replica deletes the members when it is reported.
 pub(super) fn announcement(
-    seen: &Observed,
+    observed: &Observed,
     now: Timestamp,
 ) -> Option<Report<'_, PodCliqueScalingGroupStatus>> {
-    let Object { meta, object } = &*seen.group;
+    let Object { meta, object } = &*observed.group;
     let listed: BTreeSet<&str> =
-        seen.gangs.values().flat_map(|gang| terminating(&gang.object)).collect();
+        observed.gangs.values().flat_map(|gang| terminating(&gang.object)).collect();
     let is_listed = |clique: &Object<PodClique>| listed.contains(&*clique.meta.uid.0);
     let is_affected =
-        seen.cliques.values().any(|clique| is_alive(seen, clique) && is_listed(clique));
+        observed.cliques.values().any(|clique| is_alive(observed, clique) && is_listed(clique));
     let set_replica = replica_of(meta).filter(|_| is_affected && !meta.deleting)?;
     let resource = Resource::of::<PodCliqueScalingGroup>();
     let (stored, urgency) = (object.status.as_ref(), Urgency::Now);
@@ -98,40 +98,41 @@ pub(super) fn announcement(
 
 /// The status of a group that has a place, if it differs from the stored one.
 pub(super) fn status<'o>(
-    seen: &'o Observed,
+    observed: &'o Observed,
     outcome: Outcome<'_>,
     now: Timestamp,
 ) -> Option<Report<'o, PodCliqueScalingGroupStatus>> {
-    let Object { meta, object } = &*seen.group;
-    let place = seen.place().filter(|_| !meta.deleting)?;
+    let Object { meta, object } = &*observed.group;
+    let place = observed.place().filter(|_| !meta.deleting)?;
     let rollout = rollout(&place);
-    let replicas = judge(seen, &place, &rollout);
+    let replicas = judge(observed, &place, &rollout);
     let group =
         update::group::Group { object, set_replica: place.set_replica, replicas: &replicas };
     let facts = GroupFacts { set: place.layout.set_name(), group, rollout };
-    let wanted = scaling_group(&facts, outcome, now);
+    let desired = scaling_group(&facts, outcome, now);
     let stored = object.status.as_ref();
-    if stored == Some(&wanted) {
+    if stored == Some(&desired) {
         return None;
     }
     let before = stored.map_or(0, |status| status.scheduled_replicas);
-    let scheduled = (before, wanted.scheduled_replicas);
+    let scheduled = (before, desired.scheduled_replicas);
     let replicas = object.spec.replicas;
-    let lost = events::all_scheduled_lost(&seen.group, "replicas", scheduled, replicas);
-    let urgent = lost.is_some() || is_urgent_for_group(object, &wanted);
+    let lost = events::all_scheduled_lost(&observed.group, "replicas", scheduled, replicas);
+    let urgent = lost.is_some() || is_urgent_for_group(object, &desired);
     let available = stored.map(|status| status.available_replicas);
     // A termination that has helped is the end of a breach too.
     let before = group_breached_since(object).is_some() || is_in_progress(object);
-    let after = group_will_be_breached_since(&wanted).is_some() || will_be_in_progress(&wanted);
-    let set = seen.set.as_deref()?;
-    let breach = events::breach(&seen.group, set, (before, after), &wanted.conditions);
-    let is_new = stored.and_then(|stored| stored.observed_generation) != wanted.observed_generation;
+    let after = group_will_be_breached_since(&desired).is_some() || will_be_in_progress(&desired);
+    let set = observed.set.as_deref()?;
+    let breach = events::breach(&observed.group, set, (before, after), &desired.conditions);
+    let is_new =
+        stored.and_then(|stored| stored.observed_generation) != desired.observed_generation;
     let counts = (replicas, object.spec.min_available.unwrap_or(1));
-    let low = events::scaled_below_minimum(&seen.group, set, counts, is_new);
+    let low = events::scaled_below_minimum(&observed.group, set, counts, is_new);
     let events = lost.into_iter().chain(breach).chain(low).collect();
     let resource = Resource::of::<PodCliqueScalingGroup>();
     let urgency = Urgency::of(urgent, available);
-    Some(Report { resource, meta, stored, desired: wanted, urgency, events, component: NAME })
+    Some(Report { resource, meta, stored, desired, urgency, events, component: NAME })
 }
 
 /// What the set says about updates.
@@ -140,16 +141,20 @@ fn rollout<'a>(place: &Place<'a>) -> Rollout<'a> {
 }
 
 /// The replicas of the group, as its status and its updates see them.
-fn judge(seen: &Observed, place: &Place<'_>, rollout: &Rollout<'_>) -> Vec<update::group::Replica> {
+fn judge(
+    observed: &Observed,
+    place: &Place<'_>,
+    rollout: &Rollout<'_>,
+) -> Vec<update::group::Replica> {
     let hashes = &place.hashes.templates;
-    let base_gang = seen.gangs.get(&place.layout.base_gang_name(place.set_replica));
+    let base_gang = observed.gangs.get(&place.layout.base_gang_name(place.set_replica));
     let terminating = base_gang.map(|gang| terminating(&gang.object)).unwrap_or_default();
     // What a termination is about to delete does not count any more.
     let counts = |clique: &Object<PodClique>| {
-        seen.owns(clique) && !terminating.contains(&*clique.meta.uid.0)
+        observed.owns(clique) && !terminating.contains(&*clique.meta.uid.0)
     };
     let member = |name: &str| {
-        let clique = seen.cliques.get(name).filter(|clique| counts(clique))?;
+        let clique = observed.cliques.get(name).filter(|clique| counts(clique))?;
         Some(&clique.object)
     };
     let judge = |members: &Vec<_>| {
@@ -160,42 +165,48 @@ fn judge(seen: &Observed, place: &Place<'_>, rollout: &Rollout<'_>) -> Vec<updat
 }
 
 /// Deletes the members and removes our finalizer.
-fn release(seen: &Observed, plan: &mut Plan) {
-    if !seen.group.has_finalizer(finalizers::ORPHAN) {
-        let members = seen.cliques.values().filter(|clique| is_alive(seen, clique));
+fn release(observed: &Observed, plan: &mut Plan) {
+    if !observed.group.has_finalizer(finalizers::ORPHAN) {
+        let members = observed.cliques.values().filter(|clique| is_alive(observed, clique));
         plan.step(members.map(|clique| {
             let reason = "its scaling group is being deleted";
             converge::delete_with_owner(Resource::of::<PodClique>(), &clique.meta, reason)
         }));
-        plan.step(claims::remove_with_owner(&seen.claims, &seen.group.meta.uid));
+        plan.step(claims::remove_with_owner(&observed.claims, &observed.group.meta.uid));
     }
-    plan.step(converge::remove_finalizer(&seen.group, FINALIZER, "its members are being deleted"));
+    plan.step(converge::remove_finalizer(
+        &observed.group,
+        FINALIZER,
+        "its members are being deleted",
+    ));
 }
 
 /// Deletes what is not wanted and creates what is missing, all at once.
-fn sync_members(seen: &Observed, place: &Place<'_>, now: Timestamp, decision: &mut Decision) {
-    let mut writes = surplus(seen, place);
-    let replaced = replaced(seen, place, now, &mut decision.deadline);
-    let template = Template::of(seen, place);
+fn sync_members(observed: &Observed, place: &Place<'_>, now: Timestamp, decision: &mut Decision) {
+    let mut writes = surplus(observed, place);
+    let replaced = replaced(observed, place, now, &mut decision.deadline);
+    let template = Template::of(observed, place);
     let follows_template = follows_template(place);
     let members = place.replicas.iter().enumerate();
     let members = members.flat_map(|(index, replica)| replica.iter().map(move |one| (index, one)));
-    for (index, wanted) in members {
-        match seen.cliques.get(&wanted.name) {
+    for (index, desired) in members {
+        match observed.cliques.get(&desired.name) {
             // A pod with a start-order container cannot start before the token is there.
-            None if !seen.has_token && starts_after_others(place, wanted) => decision.waits = true,
-            None => writes.extend(template.write(wanted, None)),
+            None if !observed.has_token && starts_after_others(place, desired) => {
+                decision.waits = true
+            }
+            None => writes.extend(template.write(desired, None)),
             Some(live) if live.meta.deleting => decision.waits = true,
-            Some(live) if !seen.owns(live) => {
-                decision.refused.get_or_insert_with(|| taken(seen, live));
+            Some(live) if !observed.owns(live) => {
+                decision.refused.get_or_insert_with(|| taken(observed, live));
             }
             Some(live) if let Some(reason) = replaced.get(&index) => {
                 writes.push(converge::delete(Resource::of::<PodClique>(), &live.meta, reason));
             }
             Some(live) if follows_template && !is_taken_over(place, live) => {
-                writes.extend(template.write(wanted, Some(live)));
+                writes.extend(template.write(desired, Some(live)));
             }
-            Some(live) => writes.extend(template.put_labels_back(wanted, live)),
+            Some(live) => writes.extend(template.put_labels_back(desired, live)),
         }
     }
     decision.plan.step(writes);
@@ -220,25 +231,25 @@ fn is_taken_over(place: &Place<'_>, member: &Object<PodClique>) -> bool {
 /// The replicas of which all members are made anew, with the reason: an update has come to them, or
 /// they have lost their minimum for too long. While an update runs nothing is terminated.
 fn replaced(
-    seen: &Observed,
+    observed: &Observed,
     place: &Place<'_>,
     now: Timestamp,
     deadline: &mut Option<Timestamp>,
 ) -> BTreeMap<usize, &'static str> {
-    let (object, rollout) = (&seen.group.object, rollout(place));
+    let (object, rollout) = (&observed.group.object, rollout(place));
     let progress = object.status.as_ref().and_then(|status| status.update_progress.as_ref());
     if progress.is_some_and(|progress| progress.update_ended_at.is_none()) {
-        let replicas = judge(seen, place, &rollout);
+        let replicas = judge(observed, place, &rollout);
         let set_replica = place.set_replica;
         let group = update::group::Group { object, set_replica, replicas: &replicas };
         let outdated = update::group::outdated(&group, &rollout);
         return outdated.into_iter().map(|index| (index, "its template is outdated")).collect();
     }
     let breaches = |members: &Vec<Clique<'_>>| -> Vec<Timestamp> {
-        let live = members.iter().filter_map(|one| seen.cliques.get(&one.name));
-        let live = live.filter(|clique| is_alive(seen, clique));
+        let live = members.iter().filter_map(|one| observed.cliques.get(&one.name));
+        let live = live.filter(|clique| is_alive(observed, clique));
         live.filter_map(|clique| {
-            let pods = seen.pods_of_breached.get(&*clique.meta.key.name)?;
+            let pods = observed.pods_of_breached.get(&*clique.meta.key.name)?;
             clique_is_breached_since(&clique.object, pods)
         })
         .collect()
@@ -260,13 +271,13 @@ fn replaced(
 }
 
 /// Deletes own members that have no place among the wanted replicas, highest replica first.
-fn surplus(seen: &Observed, place: &Place<'_>) -> Vec<Write> {
-    let wanted: BTreeSet<&str> =
+fn surplus(observed: &Observed, place: &Place<'_>) -> Vec<Write> {
+    let desired: BTreeSet<&str> =
         place.replicas.iter().flatten().map(|clique| clique.name.as_str()).collect();
-    let mut surplus: Vec<&Object<PodClique>> = seen
+    let mut surplus: Vec<&Object<PodClique>> = observed
         .cliques
         .iter()
-        .filter(|(name, clique)| !wanted.contains(name.as_str()) && is_alive(seen, clique))
+        .filter(|(name, clique)| !desired.contains(name.as_str()) && is_alive(observed, clique))
         .map(|(_, clique)| &**clique)
         .collect();
     surplus.sort_by_key(|clique| Reverse(group_replica_of(clique)));
@@ -278,9 +289,12 @@ fn surplus(seen: &Observed, place: &Place<'_>) -> Vec<Write> {
 }
 
 /// The replicas of the group of which a plan deleted members, and why.
-pub(super) fn deleted_replicas(seen: &Observed, acted: &Acted<'_>) -> BTreeMap<u32, &'static str> {
+pub(super) fn deleted_replicas(
+    observed: &Observed,
+    acted: &Acted<'_>,
+) -> BTreeMap<u32, &'static str> {
     let deleted = acted.done.iter().filter(|(write, _)| matches!(write.verb, Verb::Delete { .. }));
-    let replica = |write: &Write| group_replica_of(seen.cliques.get(&*write.key.name)?);
+    let replica = |write: &Write| group_replica_of(observed.cliques.get(&*write.key.name)?);
     deleted.filter_map(|(write, _)| Some((replica(write)?, write.reason))).collect()
 }
 
@@ -290,11 +304,11 @@ fn group_replica_of(clique: &Object<PodClique>) -> Option<u32> {
 }
 
 /// Whether a PodClique is ours and not on its way out.
-fn is_alive(seen: &Observed, clique: &Object<PodClique>) -> bool {
-    seen.owns(clique) && !clique.meta.deleting
+fn is_alive(observed: &Observed, clique: &Object<PodClique>) -> bool {
+    observed.owns(clique) && !clique.meta.deleting
 }
 
-fn taken(seen: &Observed, live: &Object<PodClique>) -> ReconcileError {
+fn taken(observed: &Observed, live: &Object<PodClique>) -> ReconcileError {
     let owner = match &live.meta.controller {
         Some(owner) => format!("{} {} (uid {})", owner.kind, owner.name, owner.uid),
         None => "nobody".to_owned(),
@@ -302,7 +316,7 @@ fn taken(seen: &Observed, live: &Object<PodClique>) -> ReconcileError {
     let text = format!(
         "PodClique {} is a member of PodCliqueScalingGroup {} (uid {}) by its name, but it is \
          controlled by {owner}; delete it or rename one of the two",
-        live.meta.key, seen.group.meta.key, seen.group.meta.uid,
+        live.meta.key, observed.group.meta.key, observed.group.meta.uid,
     );
     ReconcileError::rule(ErrorCode::CreatePodClique, text)
 }
@@ -317,10 +331,10 @@ struct Template<'a> {
 }
 
 impl<'a> Template<'a> {
-    fn of(seen: &'a Observed, place: &'a Place<'a>) -> Self {
-        let owner = owner::of_scaling_group(&seen.group.object);
+    fn of(observed: &'a Observed, place: &'a Place<'a>) -> Self {
+        let owner = owner::of_scaling_group(&observed.group.object);
         let hashes = &place.hashes.templates;
-        let Observed { gangs, mnnvl, .. } = seen;
+        let Observed { gangs, mnnvl, .. } = observed;
         Self { gangs, layout: &place.layout, hashes, owner, mnnvl: *mnnvl }
     }
 
@@ -328,25 +342,25 @@ impl<'a> Template<'a> {
     fn write(&self, clique: &Clique<'_>, live: Option<&Object<PodClique>>) -> Option<Write> {
         let hash = self.hashes.get(&clique.template.name)?;
         let stored = live.map(|live| &live.object);
-        let mut wanted = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
+        let mut desired = children::pod_clique(self.layout, clique, hash, &self.owner, stored);
         if self.mnnvl {
-            children::compute_domains::join(self.layout, clique, &mut wanted.spec.pod_spec);
+            children::compute_domains::join(self.layout, clique, &mut desired.spec.pod_spec);
         }
         if live.is_none() {
             let gang = self.gangs.get(&clique.gang).map(|gang| &gang.object);
-            termination::mark_recreated(&mut wanted, gang);
+            termination::mark_recreated(&mut desired, gang);
         }
-        converge::whole(&wanted, live, "what the template says")
+        converge::whole(&desired, live, "what the template says")
     }
 
     /// A member that is otherwise left alone keeps the labels that say where it belongs.
     fn put_labels_back(&self, clique: &Clique<'_>, live: &Object<PodClique>) -> Option<Write> {
         let hash = self.hashes.get(&clique.template.name)?;
-        let wanted =
+        let desired =
             children::pod_clique(self.layout, clique, hash, &self.owner, Some(&live.object));
-        let wanted = wanted.metadata.labels.unwrap_or_default();
+        let desired = desired.metadata.labels.unwrap_or_default();
         let place = labels::PLACE_OF_POD_CLIQUE.iter();
-        let place = place.filter_map(|key| Some((*key, wanted.get(*key)?.as_str())));
+        let place = place.filter_map(|key| Some((*key, desired.get(*key)?.as_str())));
         let resource = Resource::of::<PodClique>();
         converge::labels(resource, &live.meta, place, "labels that somebody changed")
     }

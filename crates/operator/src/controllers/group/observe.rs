@@ -28,7 +28,7 @@ pub(super) struct Observed {
     /// Whether start-order containers of the set have their token.
     pub(super) has_token: bool,
     /// The claims of the group.
-    pub(super) claims: claims::Seen,
+    pub(super) claims: claims::ObservedClaims,
     /// The gangs of its replica of the set.
     pub(super) gangs: caches::ByName<Object<PodGang>>,
     /// Whether members with GPUs join ComputeDomains.
@@ -67,30 +67,30 @@ impl Observed {
         let set = set.filter(|set| Some(&set.meta.uid) == owner);
         let by_name = |clique: Arc<Object<PodClique>>| (clique.meta.key.name.to_string(), clique);
         let cliques = stores.members_of(key).into_iter().map(by_name).collect();
-        let claims = claims::Seen::default();
+        let claims = claims::ObservedClaims::default();
         let mnnvl = stores.compute_domains.is_some();
         let pods_of_breached = pods_of_breached(stores, &cliques);
         let replica = set.as_ref().zip(replica_of(&group.meta));
         let gangs = replica.map(|(set, index)| stores.gangs.of_replica(&set.meta.key, index));
         let gangs = caches::by_name(gangs.unwrap_or_default());
         let has_token = set.as_ref().is_some_and(|set| stores.has_token(set));
-        let mut seen =
+        let mut observed =
             Self { group, set, cliques, pods_of_breached, has_token, claims, gangs, mnnvl };
         // A name that somebody else has may come with any labels.
-        let unlabelled: Vec<_> = seen
+        let unlabelled: Vec<_> = observed
             .place()
             .iter()
             .flat_map(|place| place.replicas.iter().flatten())
-            .filter(|wanted| !seen.cliques.contains_key(&wanted.name))
-            .filter_map(|wanted| stores.cliques.get(&key.namespace, &wanted.name))
+            .filter(|desired| !observed.cliques.contains_key(&desired.name))
+            .filter_map(|desired| stores.cliques.get(&key.namespace, &desired.name))
             .map(by_name)
             .collect();
-        seen.cliques.extend(unlabelled);
-        seen.claims = seen.claims(stores);
-        Some(seen)
+        observed.cliques.extend(unlabelled);
+        observed.claims = observed.claims(stores);
+        Some(observed)
     }
 
-    fn claims(&self, stores: &Stores) -> claims::Seen {
+    fn claims(&self, stores: &Stores) -> claims::ObservedClaims {
         let uid = &self.group.meta.uid;
         // Most sets share nothing.
         let is_used = |set: &&Arc<Set>| resource_claims::is_used(&set.object.spec.template);
@@ -117,10 +117,10 @@ impl Observed {
             return None;
         }
         // The schema refuses negative numbers.
-        let wanted = u32::try_from(object.spec.replicas).unwrap_or_default();
+        let desired = u32::try_from(object.spec.replicas).unwrap_or_default();
         let members = |replica| layout.member_cliques(set_replica, group, replica);
-        let replicas = (0..wanted).map(members).collect();
-        let claims = resource_claims::of_group(&layout, set_replica, group, wanted);
+        let replicas = (0..desired).map(members).collect();
+        let claims = resource_claims::of_group(&layout, set_replica, group, desired);
         Some(Place { set_replica, hashes: set.hashes(), replicas, claims, layout })
     }
 }

@@ -14,14 +14,14 @@ use grove_runtime::resource::Resource;
 use jiff::Timestamp;
 
 use super::NAME;
-use super::decide::Wanted;
+use super::decide::DesiredChildren;
 use super::observe::Observed;
 
-impl Wanted<'_> {
+impl DesiredChildren<'_> {
     /// The next write or report of one gang: its object, then Initialized, then what its pods show.
     pub(super) fn gang(&mut self, layout: &Layout<'_>, place: &layout::Gang<'_>, now: Timestamp) {
-        let seen = self.seen;
-        let live = seen.gangs.get(&place.name).map(|live| &**live);
+        let observed = self.observed;
+        let live = observed.gangs.get(&place.name).map(|live| &**live);
         // A new gang reports first that it is not complete, and gets its references afterwards.
         if live.is_none_or(|live| has_state(&live.object)) {
             let before = self.writes.len();
@@ -37,8 +37,8 @@ impl Wanted<'_> {
         let (meta, stored) = (&live.meta, live.object.status.as_ref());
         let generation = live.object.metadata.generation;
         let mut names = place.cliques.iter().map(|clique| clique.name.as_str());
-        let missing_claim = names.find_map(|name| seen.missing_claims.get(name));
-        let state = initialization(seen, place, &live.object);
+        let missing_claim = names.find_map(|name| observed.missing_claims.get(name));
+        let state = initialization(observed, place, &live.object);
         let missing_claim = missing_claim.map(String::as_str);
         let mut status = gang::status(stored, generation, now, state, missing_claim);
         let write = converge::status(Resource::of::<PodGang>(), meta, stored, &status);
@@ -47,7 +47,7 @@ impl Wanted<'_> {
             return;
         }
         let members = place.cliques.iter();
-        let members = members.map(|one| (one.min_available(), pods(seen, &one.name)));
+        let members = members.map(|one| (one.min_available(), pods(observed, &one.name)));
         gang::report_pods(&mut status, GangPods::of(members), generation, now);
         let (resource, urgency) = (Resource::of::<PodGang>(), Urgency::Idle);
         let report = (stored != Some(&status)).then(|| Report {
@@ -69,44 +69,44 @@ impl Wanted<'_> {
         place: &layout::Gang<'_>,
         live: Option<&Object<PodGang>>,
     ) {
-        let seen = self.seen;
+        let observed = self.observed;
         let is_pending = live.is_some_and(|live| {
-            initialization(seen, place, &live.object) == Initialization::PodsPending
+            initialization(observed, place, &live.object) == Initialization::PodsPending
                 && !gang::is_initialized(&live.object)
         });
         let references = |clique: &layout::Clique<'_>| {
-            let pods = pods(seen, &clique.name);
+            let pods = pods(observed, &clique.name);
             (clique.name.clone(), gang::references(layout.namespace(), &place.name, pods))
         };
         // No scheduler reads references before they are complete: one write for all of them.
         let cliques = place.cliques.iter().filter(|_| !is_pending);
         let references: BTreeMap<_, _> = cliques.map(references).collect();
         let stored = live.map(|live| &live.object);
-        let scheduler = &seen.scheduler;
-        let wanted = gang::pod_gang(layout, place, &references, &scheduler.default, stored);
+        let scheduler = &observed.scheduler;
+        let desired = gang::pod_gang(layout, place, &references, &scheduler.default, stored);
         let acted_on = |key: &str| scheduler.acted_on.contains(key);
-        if !stored.is_some_and(|stored| gang::can_wait(stored, &wanted, acted_on)) {
-            self.own(&seen.gangs, &wanted);
+        if !stored.is_some_and(|stored| gang::can_wait(stored, &desired, acted_on)) {
+            self.own(&observed.gangs, &desired);
         }
     }
 }
 
-fn pods<'o>(seen: &'o Observed, clique: &str) -> &'o [ObservedPod] {
-    seen.pods.get(clique).map(Vec::as_slice).unwrap_or_default()
+fn pods<'o>(observed: &'o Observed, clique: &str) -> &'o [ObservedPod] {
+    observed.pods.get(clique).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// How far a stored gang is on its way to Initialized.
-fn initialization(seen: &Observed, place: &layout::Gang<'_>, gang: &PodGang) -> Initialization {
-    let minimum_first = seen.scheduler.minimum_first.contains(&place.name);
+fn initialization(observed: &Observed, place: &layout::Gang<'_>, gang: &PodGang) -> Initialization {
+    let minimum_first = observed.scheduler.minimum_first.contains(&place.name);
     let member = |name: &str| {
-        let clique = seen.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
+        let clique = observed.cliques.get(name).filter(|clique| !clique.meta.deleting)?;
         let replicas = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
         let place = place.cliques.iter().find(|one| one.name == name);
-        let wanted = place.map_or(replicas, |one| {
+        let desired = place.map_or(replicas, |one| {
             gang::initial_pods(replicas, one.min_available(), minimum_first)
         });
-        let missing_claim = seen.missing_claims.get(name).map(String::as_str);
-        Some(Member { wanted, pods: pods(seen, name), missing_claim })
+        let missing_claim = observed.missing_claims.get(name).map(String::as_str);
+        Some(Member { desired, pods: pods(observed, name), missing_claim })
     };
     gang::initialization(&place.name, &gang.spec, member)
 }

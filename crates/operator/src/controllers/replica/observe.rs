@@ -32,11 +32,11 @@ pub(crate) struct Observed {
     /// Whether start-order containers of the set have their token.
     pub(super) has_token: bool,
     /// The claims that the set has for this replica.
-    pub(super) claims: claims::Seen,
+    pub(super) claims: claims::ObservedClaims,
     /// By name of the PodClique: the first claim that its pods name and that does not exist.
     pub(super) missing_claims: BTreeMap<String, String>,
     /// Absent when the operator does not manage them.
-    pub(super) compute_domains: Option<compute_domains::Seen>,
+    pub(super) compute_domains: Option<compute_domains::ObservedDomains>,
     pub(super) scheduler: Scheduler,
 }
 

@@ -24,35 +24,36 @@ use grove_runtime::object::Object;
 use grove_runtime::plan::Plan;
 
 /// Whether the replica has lost its minimum for too long, or is being terminated.
-pub(super) fn judge(seen: &Observed, layout: &Layout<'_>, now: Timestamp) -> Verdict {
-    let Some(gang) = base_gang(seen, layout) else { return Verdict::Stay };
+pub(super) fn judge(observed: &Observed, layout: &Layout<'_>, now: Timestamp) -> Verdict {
+    let Some(gang) = base_gang(observed, layout) else { return Verdict::Stay };
     if !terminating(&gang.object).is_empty() {
         return Verdict::Terminate;
     }
     let standalone: Option<Vec<_>> = layout
-        .standalone_cliques(seen.index)
+        .standalone_cliques(observed.index)
         .iter()
-        .map(|place| seen.cliques.get(&place.name).filter(|clique| !clique.meta.deleting))
+        .map(|place| observed.cliques.get(&place.name).filter(|clique| !clique.meta.deleting))
         .collect();
     // Some of it is being recreated.
     let Some(standalone) = standalone else { return Verdict::Stay };
-    let standalone =
-        standalone.into_iter().filter(|clique| clique.meta.is_controlled_by(&seen.set.meta.uid));
+    let standalone = standalone
+        .into_iter()
+        .filter(|clique| clique.meta.is_controlled_by(&observed.set.meta.uid));
     let cliques = standalone
-        .filter_map(|clique| clique_is_breached_since(&clique.object, pods(seen, clique)));
-    let groups = groups(seen).filter_map(|group| group_breached(seen, layout, group));
-    termination::verdict(cliques.chain(groups), termination::delay(&seen.set.object), now)
+        .filter_map(|clique| clique_is_breached_since(&clique.object, pods(observed, clique)));
+    let groups = groups(observed).filter_map(|group| group_breached(observed, layout, group));
+    termination::verdict(cliques.chain(groups), termination::delay(&observed.set.object), now)
 }
 
 /// The next step of the termination, and whether it deletes the PodCliques. Groups, gangs and services stay.
-pub(super) fn plan(seen: &Observed, layout: &Layout<'_>) -> (Plan, bool) {
+pub(super) fn plan(observed: &Observed, layout: &Layout<'_>) -> (Plan, bool) {
     let mut plan = Plan::default();
-    let Some(gang) = base_gang(seen, layout) else { return (plan, false) };
+    let Some(gang) = base_gang(observed, layout) else { return (plan, false) };
     let listed = terminating(&gang.object);
     if listed.is_empty() {
-        let all: BTreeSet<&str> = cliques(seen).map(|clique| &*clique.meta.uid.0).collect();
+        let all: BTreeSet<&str> = cliques(observed).map(|clique| &*clique.meta.uid.0).collect();
         let list = all.into_iter().collect::<Vec<_>>().join(",");
-        let replicas = scaled_replicas(seen, layout);
+        let replicas = scaled_replicas(observed, layout);
         let replicas = (!replicas.is_empty()).then(|| json!(replicas).to_string());
         plan.step([annotate(
             gang,
@@ -64,9 +65,9 @@ pub(super) fn plan(seen: &Observed, layout: &Layout<'_>) -> (Plan, bool) {
         return (plan, false);
     }
     let is_listed = |clique: &&Object<PodClique>| listed.contains(&*clique.meta.uid.0);
-    let left: Vec<_> = cliques(seen).filter(is_listed).collect();
+    let left: Vec<_> = cliques(observed).filter(is_listed).collect();
     let is_silent = |group: &Object<_>| has_member(group, &left) && !is_announced(&group.object);
-    if groups(seen).any(is_silent) {
+    if groups(observed).any(is_silent) {
         // The controller of the group reports the termination, and that wakes the replica.
         return (plan, false);
     }
@@ -82,19 +83,19 @@ pub(super) fn plan(seen: &Observed, layout: &Layout<'_>) -> (Plan, bool) {
 }
 
 /// Forgets how many pods PodCliques are recreated with, once all of them exist.
-pub(super) fn forget_replicas(seen: &Observed, layout: &Layout<'_>) -> Option<Write> {
-    let gang = base_gang(seen, layout)?;
+pub(super) fn forget_replicas(observed: &Observed, layout: &Layout<'_>) -> Option<Write> {
+    let gang = base_gang(observed, layout)?;
     let recorded = recreated_replicas(&gang.object);
-    let exists = |name: &String| seen.cliques.get(name).is_some_and(|one| !one.meta.deleting);
+    let exists = |name: &String| observed.cliques.get(name).is_some_and(|one| !one.meta.deleting);
     let is_over = !recorded.is_empty() && recorded.keys().all(exists);
     is_over.then(|| annotate(gang, &json!({ annotations::RECREATED_REPLICAS: null })))
 }
 
 /// The replicas of standalone cliques that somebody scaled, by name.
-fn scaled_replicas<'o>(seen: &'o Observed, layout: &Layout<'_>) -> BTreeMap<&'o str, i32> {
-    let standalone = layout.standalone_cliques(seen.index);
+fn scaled_replicas<'o>(observed: &'o Observed, layout: &Layout<'_>) -> BTreeMap<&'o str, i32> {
+    let standalone = layout.standalone_cliques(observed.index);
     let scaled = standalone.iter().filter_map(|place| {
-        let (name, live) = seen.cliques.get_key_value(&place.name)?;
+        let (name, live) = observed.cliques.get_key_value(&place.name)?;
         let replicas = live.object.spec.replicas;
         (replicas != place.template.spec.replicas).then_some((name.as_str(), replicas))
     });
@@ -105,53 +106,54 @@ fn annotate(gang: &Object<PodGang>, texts: &Value) -> Write {
     converge::annotations(Resource::of::<PodGang>(), &gang.meta, texts, "gang termination")
 }
 
-fn base_gang<'o>(seen: &'o Observed, layout: &Layout<'_>) -> Option<&'o Object<PodGang>> {
-    let gang = seen.gangs.get(&layout.base_gang_name(seen.index))?;
+fn base_gang<'o>(observed: &'o Observed, layout: &Layout<'_>) -> Option<&'o Object<PodGang>> {
+    let gang = observed.gangs.get(&layout.base_gang_name(observed.index))?;
     Some(&**gang)
-        .filter(|gang| gang.meta.is_controlled_by(&seen.set.meta.uid) && !gang.meta.deleting)
+        .filter(|gang| gang.meta.is_controlled_by(&observed.set.meta.uid) && !gang.meta.deleting)
 }
 
 fn has_member(group: &Object<PodCliqueScalingGroup>, cliques: &[&Object<PodClique>]) -> bool {
     cliques.iter().any(|clique| clique.meta.owner_uid() == Some(&group.meta.uid))
 }
 
-fn pods<'o>(seen: &'o Observed, clique: &Object<PodClique>) -> &'o [ObservedPod] {
-    seen.pods.get(&*clique.meta.key.name).map(Vec::as_slice).unwrap_or_default()
+fn pods<'o>(observed: &'o Observed, clique: &Object<PodClique>) -> &'o [ObservedPod] {
+    observed.pods.get(&*clique.meta.key.name).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn group_breached(
-    seen: &Observed,
+    observed: &Observed,
     layout: &Layout<'_>,
     group: &Object<PodCliqueScalingGroup>,
 ) -> Option<Timestamp> {
     let name = |one: &&layout::Group<'_>| {
-        layout.scaling_group_name(seen.index, one) == *group.meta.key.name
+        layout.scaling_group_name(observed.index, one) == *group.meta.key.name
     };
     let place = layout.groups().iter().find(name)?;
     let count = u32::try_from(group.object.spec.replicas).unwrap_or_default();
     let member = |place: &layout::Clique<'_>| {
-        let live = seen.cliques.get(&place.name).filter(|live| !live.meta.deleting)?;
-        Some((&live.object, pods(seen, live)))
+        let live = observed.cliques.get(&place.name).filter(|live| !live.meta.deleting)?;
+        Some((&live.object, pods(observed, live)))
     };
     let replicas: Vec<Vec<_>> = (0..count)
         .map(|replica| {
-            layout.member_cliques(seen.index, place, replica).iter().map(member).collect()
+            layout.member_cliques(observed.index, place, replica).iter().map(member).collect()
         })
         .collect();
     group_is_breached_since(&group.object, &replicas)
 }
 
-fn groups(seen: &Observed) -> impl Iterator<Item = &Object<PodCliqueScalingGroup>> {
-    let groups = seen.groups.values().map(AsRef::as_ref);
-    groups.filter(|group| group.meta.is_controlled_by(&seen.set.meta.uid) && !group.meta.deleting)
+fn groups(observed: &Observed) -> impl Iterator<Item = &Object<PodCliqueScalingGroup>> {
+    let groups = observed.groups.values().map(AsRef::as_ref);
+    groups
+        .filter(|group| group.meta.is_controlled_by(&observed.set.meta.uid) && !group.meta.deleting)
 }
 
 /// The standalone cliques and the members of the groups.
-fn cliques(seen: &Observed) -> impl Iterator<Item = &Object<PodClique>> {
+fn cliques(observed: &Observed) -> impl Iterator<Item = &Object<PodClique>> {
     let is_ours = |clique: &Object<PodClique>| {
-        clique.meta.is_controlled_by(&seen.set.meta.uid)
-            || groups(seen).any(|group| has_member(group, &[clique]))
+        clique.meta.is_controlled_by(&observed.set.meta.uid)
+            || groups(observed).any(|group| has_member(group, &[clique]))
     };
-    let cliques = seen.cliques.values().map(AsRef::as_ref);
+    let cliques = observed.cliques.values().map(AsRef::as_ref);
     cliques.filter(move |clique| !clique.meta.deleting && is_ours(clique))
 }

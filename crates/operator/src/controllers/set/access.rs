@@ -40,7 +40,7 @@ const TOKEN_DELAY: Duration = Duration::from_secs(30);
 
 /// The objects of a set, as the caches show them: those that are labelled as the operator's.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedAccess {
     pub(super) service_account: Option<Meta>,
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,
@@ -51,7 +51,7 @@ pub(super) struct Seen {
     pub(super) legacy_is_mounted: bool,
 }
 
-pub(super) fn observe(stores: &Stores, set: &ObjectKey) -> Seen {
+pub(super) fn observe(stores: &Stores, set: &ObjectKey) -> ObservedAccess {
     let named = |name: String| ObjectKey::new(&set.namespace, &name);
     let meta =
         |view: Option<Arc<grove_runtime::view::MetaView>>| view.map(|view| view.metadata.clone());
@@ -60,7 +60,7 @@ pub(super) fn observe(stores: &Stores, set: &ObjectKey) -> Seen {
         let mut cliques = stores.cliques.of(set).into_iter();
         cliques.any(|one| stores.pods_of(&one.meta.uid).iter().any(|pod| pod.mounts_legacy_token))
     };
-    Seen {
+    ObservedAccess {
         service_account: meta(
             stores.service_accounts.get(&named(names::service_account(&set.name))),
         ),
@@ -72,7 +72,7 @@ pub(super) fn observe(stores: &Stores, set: &ObjectKey) -> Seen {
     }
 }
 
-impl Seen {
+impl ObservedAccess {
     /// The objects with their kinds.
     pub(super) fn all(&self) -> impl Iterator<Item = (Resource, &Meta)> {
         let secrets = [&self.secret, &self.legacy_secret].into_iter().flatten();
@@ -99,12 +99,12 @@ pub(super) enum Token {
     Late,
 }
 
-pub(super) fn token(set: &Set, seen: &Seen, now: Timestamp) -> Token {
+pub(super) fn token(set: &Set, observed: &ObservedAccess, now: Timestamp) -> Token {
     if !start_order::is_needed(&Layout::of(&set.object)) {
         return Token::Settled;
     }
     let owned = |one: &&Arc<TokenSecret>| one.meta.owner_uid() == Some(&set.meta.uid);
-    let Some(secret) = seen.secret.as_ref().filter(owned) else {
+    let Some(secret) = observed.secret.as_ref().filter(owned) else {
         return Token::Awaited { until: None };
     };
     let until = secret.meta.created.and_then(|created| created.checked_add(TOKEN_DELAY).ok());
@@ -141,11 +141,12 @@ pub(super) fn no_image(set: &Set, image: Option<&str>) -> Option<ReconcileError>
 
 /// Deletes the Secret that older versions made, when the new one has its token and no pod of the set
 /// mounts the old one.
-fn legacy_removal(set: &Set, seen: &Seen) -> Option<Write> {
+fn legacy_removal(set: &Set, observed: &ObservedAccess) -> Option<Write> {
     let owned = |one: &&Arc<TokenSecret>| one.meta.owner_uid() == Some(&set.meta.uid);
-    let has_token = seen.secret.as_ref().filter(owned).is_some_and(|secret| secret.has_token);
-    let legacy = seen.legacy_secret.as_ref().filter(owned);
-    let legacy = legacy.filter(|one| has_token && !seen.legacy_is_mounted && !one.meta.deleting)?;
+    let has_token = observed.secret.as_ref().filter(owned).is_some_and(|secret| secret.has_token);
+    let legacy = observed.legacy_secret.as_ref().filter(owned);
+    let legacy =
+        legacy.filter(|one| has_token && !observed.legacy_is_mounted && !one.meta.deleting)?;
     Some(converge::delete(SECRETS, &legacy.meta, "another Secret has replaced it"))
 }
 
@@ -267,28 +268,34 @@ impl Part {
 }
 
 /// Creates what is missing of a set that stays, and reports what is in the way.
-pub(super) async fn sync(context: &Context, fence: &Fence, set: &Set, seen: &Seen) -> Synced {
+pub(super) async fn sync(
+    context: &Context,
+    fence: &Fence,
+    set: &Set,
+    observed: &ObservedAccess,
+) -> Synced {
     let layout = Layout::of(&set.object);
     let one = |kind, live, desired| sync_one(context, fence, set, kind, live, desired);
     let account = children::service_account(&layout);
-    let account = one(SERVICE_ACCOUNTS, seen.service_account.as_ref(), account);
-    let role = one(ROLES, seen.role.as_ref(), children::role(&layout));
+    let account = one(SERVICE_ACCOUNTS, observed.service_account.as_ref(), account);
+    let role = one(ROLES, observed.role.as_ref(), children::role(&layout));
     let (account, role) = join(account, role).await;
     let mut parts = Vec::new();
     if account.is_usable {
-        let secret = seen.secret.as_ref().map(|secret| &secret.meta);
+        let secret = observed.secret.as_ref().map(|secret| &secret.meta);
         let secret = one(SECRETS, secret, children::token_secret(&layout));
         let binding = async {
             // The API server looks up the Role before it accepts a binding to it.
             if !role.is_usable {
                 return Part::default();
             }
-            one(ROLE_BINDINGS, seen.role_binding.as_ref(), children::role_binding(&layout)).await
+            one(ROLE_BINDINGS, observed.role_binding.as_ref(), children::role_binding(&layout))
+                .await
         };
         parts.extend(<[Part; 2]>::from(join(secret, binding).await));
     }
     parts.extend([account, role]);
-    if let Some(write) = legacy_removal(set, seen) {
+    if let Some(write) = legacy_removal(set, observed) {
         parts.push(execute(context, fence, &write, ErrorCode::DeleteSecret).await);
     }
     Synced {

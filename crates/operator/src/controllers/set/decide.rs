@@ -49,12 +49,12 @@ pub(super) struct Decision {
 }
 
 /// Decides about a set.
-pub(super) fn decide(seen: &Observed) -> Decision {
+pub(super) fn decide(observed: &Observed) -> Decision {
     let mut plan = Plan::default();
-    let set: &Object<PodCliqueSet> = &seen.set;
+    let set: &Object<PodCliqueSet> = &observed.set;
     if set.meta.deleting {
         if !set.has_finalizer(finalizers::ORPHAN) {
-            plan.step(remove_children(seen));
+            plan.step(remove_children(observed));
         }
         plan.step(converge::remove_finalizer(set, FINALIZER, "its children are deleted"));
         return Decision { first: plan, ..Decision::default() };
@@ -62,28 +62,29 @@ pub(super) fn decide(seen: &Observed) -> Decision {
     plan.step(converge::add_finalizer(set, FINALIZER, "take charge"));
     let layout = Layout::of(&set.object);
     let owner = owner::of_set(&set.object);
-    let claims = claims::decide(&seen.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
+    let claims =
+        claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
     let mut rest = Plan::default();
-    rest.step(claims.writes.into_iter().chain(history(seen)));
+    rest.step(claims.writes.into_iter().chain(history(observed)));
     Decision { first: plan, rest, refused: claims.problem }
 }
 
 /// Keeps the templates that the set has had.
-fn history(seen: &Observed) -> Vec<Write> {
-    let set = &seen.set.object;
-    let uid = &seen.set.meta.uid;
+fn history(observed: &Observed) -> Vec<Write> {
+    let set = &observed.set.object;
+    let uid = &observed.set.meta.uid;
     let ours =
         |revision: &Revision| revision.observed.orphaned || revision.meta.is_controlled_by(uid);
-    let Some(all) = &seen.revisions else { return Vec::new() };
+    let Some(all) = &observed.revisions else { return Vec::new() };
     let live: BTreeMap<&str, &Revision> = all
         .iter()
         .filter(|revision| ours(revision))
         .map(|revision| (revision.observed.name.as_str(), &**revision))
         .collect();
-    let observed: Vec<_> = live.values().map(|revision| revision.observed.clone()).collect();
-    let in_use = seen.children.as_ref().map(|children| hashes_in_use(set, children));
+    let stored: Vec<_> = live.values().map(|revision| revision.observed.clone()).collect();
+    let in_use = observed.children.as_ref().map(|children| hashes_in_use(set, children));
     let in_use = in_use.unwrap_or_default();
-    let changes = revision::changes(set, &seen.set.hashes().generation, &observed, &in_use);
+    let changes = revision::changes(set, &observed.set.hashes().generation, &stored, &in_use);
     let write = |change| match change {
         Change::Create(object) => converge::fields(REVISIONS, object, None, "a new template"),
         Change::Patch(name, patch) => live.get(name.as_str()).map(|revision| Write {
@@ -122,8 +123,8 @@ fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
     own.chain(of_cliques.chain(of_groups).flatten()).collect()
 }
 
-fn remove_children(seen: &Observed) -> Vec<Write> {
-    let Some(children) = &seen.children else { return Vec::new() };
+fn remove_children(observed: &Observed) -> Vec<Write> {
+    let Some(children) = &observed.children else { return Vec::new() };
     let mut found: Vec<(Resource, &Meta)> = Vec::new();
     // Before the pods: as long as a service is there, every pod that goes makes others write its address
     // out of it.
@@ -134,12 +135,12 @@ fn remove_children(seen: &Observed) -> Vec<Write> {
     );
     found.extend(children.cliques.values().map(|one| (Resource::of::<PodClique>(), &one.meta)));
     found.extend(children.autoscalers.iter().map(|one| (AUTOSCALERS, one.meta())));
-    found.extend(seen.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
+    found.extend(observed.revisions.iter().flatten().map(|one| (REVISIONS, &one.meta)));
     found.extend(children.claims.iter().map(|one| (RESOURCE_CLAIMS, one.meta())));
     let domains = children.compute_domains.iter();
     found.extend(domains.map(|one| (Resource::of::<ComputeDomain>(), &one.meta)));
-    found.extend(seen.access.all());
-    let uid = &seen.set.meta.uid;
+    found.extend(observed.access.all());
+    let uid = &observed.set.meta.uid;
     found
         .into_iter()
         .filter(|(_, meta)| meta.is_controlled_by(uid) && !meta.deleting)
@@ -149,18 +150,18 @@ fn remove_children(seen: &Observed) -> Vec<Write> {
 
 /// The next status of a set that stays.
 pub(super) fn status(
-    seen: &Observed,
+    observed: &Observed,
     children: &Children,
     outcome: Outcome<'_>,
     scheduler: SchedulerState<'_>,
     resources: ResourceState<'_>,
     now: Timestamp,
 ) -> PodCliqueSetStatus {
-    let set = &seen.set.object;
+    let set = &observed.set.object;
     let layout = Layout::of(set);
-    let judge = |index| judge(&seen.set, &layout, index, &children.cliques, &children.groups);
+    let judge = |index| judge(&observed.set, &layout, index, &children.cliques, &children.groups);
     let replicas: Vec<_> = (0..layout.replicas()).map(judge).collect();
-    let hash = &seen.set.hashes().generation;
+    let hash = &observed.set.hashes().generation;
     let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
     status::scheduler(&mut next, set.metadata.generation, scheduler, now);
     status::resources(&mut next, set.metadata.generation, resources, now);
@@ -169,18 +170,19 @@ pub(super) fn status(
 
 /// The report of a status that differs from the stored one. `parts` are the errors of groups and cliques in it.
 pub(super) fn report<'o>(
-    seen: &'o Observed,
+    observed: &'o Observed,
     next: PodCliqueSetStatus,
     parts: &[LastError],
 ) -> Option<Report<'o, PodCliqueSetStatus>> {
-    let stored = seen.set.object.status.as_ref();
+    let stored = observed.set.object.status.as_ref();
     if stored == Some(&next) {
         return None;
     }
     let known = stored.map(|status| &*status.last_errors).unwrap_or_default();
-    let errors = events::errors_of_parts(&seen.set, parts, known);
-    let events = events::update_steps(&seen.set, &next).into_iter().chain(errors).collect();
-    let (resource, meta, urgency) = (Resource::of::<PodCliqueSet>(), &seen.set.meta, Urgency::Now);
+    let errors = events::errors_of_parts(&observed.set, parts, known);
+    let events = events::update_steps(&observed.set, &next).into_iter().chain(errors).collect();
+    let (resource, meta, urgency) =
+        (Resource::of::<PodCliqueSet>(), &observed.set.meta, Urgency::Now);
     Some(Report { resource, meta, stored, desired: next, urgency, events, component: NAME })
 }
 
@@ -200,15 +202,15 @@ pub(super) fn errors_of_parts(children: &Children) -> Vec<LastError> {
 }
 
 /// Whether the next step of an update can be taken. It depends on the replica whose turn it is alone.
-pub(super) fn update_is_due(seen: &Observed) -> bool {
-    if seen.set.meta.deleting {
+pub(super) fn update_is_due(observed: &Observed) -> bool {
+    if observed.set.meta.deleting {
         return false;
     }
-    let layout = Layout::of(&seen.set.object);
+    let layout = Layout::of(&observed.set.object);
     let none = Replica::default();
-    let Replica { cliques, groups } = seen.updating.as_ref().unwrap_or(&none);
-    let judge = |index| judge(&seen.set, &layout, index, cliques, groups);
-    update::set::is_due(&seen.set.object, &seen.set.hashes().generation, judge)
+    let Replica { cliques, groups } = observed.updating.as_ref().unwrap_or(&none);
+    let judge = |index| judge(&observed.set, &layout, index, cliques, groups);
+    update::set::is_due(&observed.set.object, &observed.set.hashes().generation, judge)
 }
 
 fn judge(

@@ -18,11 +18,11 @@ use grove_runtime::object::{JsonObject, Object};
 /// A set, what the start-order container needs, and the history of its templates.
 pub(super) struct Observed {
     pub(super) set: Arc<Set>,
-    pub(super) access: access::Seen,
+    pub(super) access: access::ObservedAccess,
     /// Absent when they cannot be seen.
     pub(super) revisions: Option<Vec<Arc<Revision>>>,
     /// The claims that all its replicas share.
-    pub(super) claims: claims::Seen,
+    pub(super) claims: claims::ObservedClaims,
     /// Only for a set that is being deleted, or whose history is too long.
     pub(super) children: Option<Children>,
     /// The replica whose turn it is in an update.

@@ -23,15 +23,15 @@ use crate::controllers::refusals::Refusal;
 /// Tries the new templates of a set; the error of the first one whose pods are refused.
 pub(super) async fn new_templates(
     context: &Context,
-    seen: &Observed,
+    observed: &Observed,
     children: &Children,
 ) -> Result<(), ReconcileError> {
-    if let Some(refusal) = refusal(context, seen) {
+    if let Some(refusal) = refusal(context, observed) {
         return Err(refusal.error.until(refusal.retry_at));
     }
-    let (key, template) = (&seen.set.meta.key, template_key(seen));
+    let (key, template) = (&observed.set.meta.key, template_key(observed));
     let (clock, rng) = (&context.env.clock, &context.env.rng);
-    for write in pods_to_try(seen, children, context.init_image.as_deref())? {
+    for write in pods_to_try(observed, children, context.init_image.as_deref())? {
         let Err(error) = context.writer.try_create(&write).await else { continue };
         if !is_refusal(&error) {
             return Err(ReconcileError::failed(ErrorCode::CreatePod, &error));
@@ -48,17 +48,17 @@ pub(super) async fn new_templates(
 }
 
 /// Whether the template was refused a moment ago, so that no step of its update is due.
-pub(super) fn is_refused(context: &Context, seen: &Observed) -> bool {
-    refusal(context, seen).is_some()
+pub(super) fn is_refused(context: &Context, observed: &Observed) -> bool {
+    refusal(context, observed).is_some()
 }
 
-fn refusal(context: &Context, seen: &Observed) -> Option<Refusal> {
+fn refusal(context: &Context, observed: &Observed) -> Option<Refusal> {
     let now = context.env.clock.now();
-    context.refused_updates.get(&seen.set.meta.key, &template_key(seen), now)
+    context.refused_updates.get(&observed.set.meta.key, &template_key(observed), now)
 }
 
-fn template_key(seen: &Observed) -> String {
-    format!("{} {}", seen.set.meta.uid, seen.set.hashes().generation)
+fn template_key(observed: &Observed) -> String {
+    format!("{} {}", observed.set.meta.uid, observed.set.hashes().generation)
 }
 
 /// A quota that is used up by the pods that are to be replaced has room when they are gone.
@@ -69,11 +69,11 @@ fn is_refusal(error: &WriteError) -> bool {
 
 /// One pod for each clique template that no PodClique of the first replica runs.
 fn pods_to_try(
-    seen: &Observed,
+    observed: &Observed,
     children: &Children,
     init_image: Option<&str>,
 ) -> Result<Vec<Write>, ReconcileError> {
-    let layout = Layout::of(&seen.set.object);
+    let layout = Layout::of(&observed.set.object);
     let mut places = layout.standalone_cliques(0);
     for group in layout.groups() {
         places.extend(layout.member_cliques(0, group, 0));
@@ -81,20 +81,20 @@ fn pods_to_try(
     let is_new = |place: &layout::Clique<'_>| {
         let live = children.cliques.get(&place.name).and_then(|one| one.object.status.as_ref());
         let runs = live.and_then(|status| status.current_pod_template_hash.as_ref());
-        runs != seen.set.hashes().templates.get(&place.template.name)
+        runs != observed.set.hashes().templates.get(&place.template.name)
     };
     let places = places.into_iter().filter(is_new);
-    places.map(|place| pod_to_try(seen, &layout, &place, init_image)).collect()
+    places.map(|place| pod_to_try(observed, &layout, &place, init_image)).collect()
 }
 
 fn pod_to_try(
-    seen: &Observed,
+    observed: &Observed,
     layout: &Layout<'_>,
     place: &layout::Clique<'_>,
     init_image: Option<&str>,
 ) -> Result<Write, ReconcileError> {
-    let set = &seen.set.object;
-    let hash = seen.set.hashes().templates.get(&place.template.name);
+    let set = &observed.set.object;
+    let hash = observed.set.hashes().templates.get(&place.template.name);
     let hash = hash.map(String::as_str).unwrap_or_default();
     let mut clique = children::pod_clique(layout, place, hash, &owner::of_set(set), None);
     // The owner of the pod: any uid will do, nothing is stored.

@@ -38,8 +38,8 @@ pub(super) fn decide(topology: &Topology<'_>, schedulers: &[Scheduler<'_>]) -> V
     schedulers.iter().map(|scheduler| judge(topology, scheduler)).collect()
 }
 
-fn judge(topology: &Topology<'_>, seen: &Scheduler<'_>) -> Verdict {
-    let Scheduler { name, part, reference, live, presence } = seen;
+fn judge(topology: &Topology<'_>, observed: &Scheduler<'_>) -> Verdict {
+    let Scheduler { name, part, reference, live, presence } = observed;
     let live = live.as_deref();
     let served = BackendError::unless_served(name, &part.kind(), *presence);
     let next = served.and_then(|()| match reference {

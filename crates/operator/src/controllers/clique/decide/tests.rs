@@ -27,14 +27,14 @@ fn handled(handling: PodHandling) -> Given {
     Given { handling, ..setup() }
 }
 
-fn decide(seen: &Observed, given: Given) -> Decision {
+fn decide(observed: &Observed, given: Given) -> Decision {
     let Given { preparation, init_image, handling } = given;
-    let balance = balance(seen, handling.surplus);
-    super::decide(seen, &Setup { balance, preparation, init_image, handling, refused: None })
+    let balance = balance(observed, handling.surplus);
+    super::decide(observed, &Setup { balance, preparation, init_image, handling, refused: None })
 }
 
-fn draft(seen: &Observed, surplus: Surplus) -> Option<Value> {
-    balance(seen, surplus).unwrap().draft
+fn draft(observed: &Observed, surplus: Surplus) -> Option<Value> {
+    balance(observed, surplus).unwrap().draft
 }
 
 fn place(gang: Option<Arc<Object<PodGang>>>, base_scheduled: Option<bool>) -> Place {
@@ -54,7 +54,7 @@ fn stored_gang(initialized: bool, pods: &[&str]) -> Arc<Object<PodGang>> {
     Arc::new(read(&gang(initialized, pods)))
 }
 
-fn observed(clique: Arc<Object<PodClique>>, pods: Vec<Arc<Pod>>) -> Observed {
+fn observe(clique: Arc<Object<PodClique>>, pods: Vec<Arc<Pod>>) -> Observed {
     Observed::new(clique, pods, Some(place(None, None)))
 }
 
@@ -77,7 +77,7 @@ fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
     let one_running = vec![Arc::new(read(&pod("p", 1)))];
     let wants_three = changed(clique(), |clique| clique["spec"]["replicas"] = 3.into());
 
-    let decision = decide(&observed(wants_three, one_running), setup());
+    let decision = decide(&observe(wants_three, one_running), setup());
 
     let writes = decision.plan.writes();
     let bodies = writes.iter().map(|write| match &write.verb {
@@ -103,10 +103,10 @@ fn missing_pods_are_created_from_the_stored_clique_with_free_indices() {
 
 #[test]
 fn the_scheduler_sees_a_draft_only_when_pods_are_missing() {
-    let draft_of_missing = draft(&observed(unchanged(), pods(&["p"])), Surplus::default()).unwrap();
+    let draft_of_missing = draft(&observe(unchanged(), pods(&["p"])), Surplus::default()).unwrap();
     assert_eq!(draft_of_missing["spec"]["schedulingGates"][0]["name"], finalizers::SCHEDULING_GATE);
     assert_eq!(draft_of_missing["metadata"]["labels"]["grove.io/podgang"], "x-0");
-    assert_eq!(draft(&observed(unchanged(), pods(&["p", "q"])), Surplus::default()), None);
+    assert_eq!(draft(&observe(unchanged(), pods(&["p", "q"])), Surplus::default()), None);
 }
 
 #[test]
@@ -114,17 +114,17 @@ fn a_scheduler_that_cannot_say_what_it_wants_keeps_pods_from_being_created() {
     let error = ReconcileError::rule(ErrorCode::BuildPodResource, "no queue");
     let unprepared = Given { preparation: Err(error), ..setup() };
 
-    let decision = decide(&observed(unchanged(), pods(&["p"])), unprepared.clone());
+    let decision = decide(&observe(unchanged(), pods(&["p"])), unprepared.clone());
     assert!(decision.plan.is_empty());
     assert_eq!(decision.problem.unwrap().to_string(), "no queue");
 
-    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), unprepared);
+    let decision = decide(&observe(unchanged(), pods(&["p", "q"])), unprepared);
     assert!(decision.problem.is_none(), "none is missing");
 }
 
 #[test]
 fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
-    let decision = decide(&observed(unchanged(), pods(&["p", "q"])), setup());
+    let decision = decide(&observe(unchanged(), pods(&["p", "q"])), setup());
 
     assert_eq!(decision.plan, Plan::default());
     assert!(decision.waits && decision.problem.is_none());
@@ -135,15 +135,16 @@ fn pods_above_the_minimum_are_held_until_they_may_come() {
     let wants_four = || changed(clique(), |clique| clique["spec"]["replicas"] = 4.into());
     let held = Surplus { held_from: Some(2), kept_below: 0 };
     let hosts = |pods: Vec<Arc<Pod>>, surplus| {
-        let seen = observed(wants_four(), pods);
-        let decision = decide(&seen, handled(PodHandling { surplus, ..PodHandling::default() }));
+        let observed = observe(wants_four(), pods);
+        let decision =
+            decide(&observed, handled(PodHandling { surplus, ..PodHandling::default() }));
         let hosts: Vec<_> = (decision.plan.writes().iter())
             .map(|write| match &write.verb {
                 Verb::Create { body } => body["spec"]["hostname"].as_str().unwrap().to_owned(),
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(draft(&seen, surplus).is_some(), !hosts.is_empty());
+        assert_eq!(draft(&observed, surplus).is_some(), !hosts.is_empty());
         (hosts, decision.waits)
     };
     let hosts_of =
@@ -159,7 +160,7 @@ fn a_gated_pod_that_would_block_others_loses_its_gate_before_it_goes() {
     let one = || changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
     let told = |ungate_first| {
         let setup = handled(PodHandling { ungate_first, ..PodHandling::default() });
-        lines(&decide(&observed(one(), pods(&["p", "q"])), setup).plan)
+        lines(&decide(&observe(one(), pods(&["p", "q"])), setup).plan)
     };
     assert_eq!(told(false), ["delete ns/p"]);
     assert_eq!(told(true), ["json-patch ns/p", "delete ns/p"]);
@@ -167,13 +168,13 @@ fn a_gated_pod_that_would_block_others_loses_its_gate_before_it_goes() {
 
 #[test]
 fn pods_of_a_gang_that_is_made_anew_stay_gated_while_former_ones_are_there() {
-    let seen = Observed {
+    let observed = Observed {
         place: Some(place(Some(stored_gang(true, &["p", "q"])), None)),
-        ..observed(unchanged(), pods(&["p", "q"]))
+        ..observe(unchanged(), pods(&["p", "q"]))
     };
     let until = |gated_until| {
         let decision =
-            decide(&seen, handled(PodHandling { gated_until, ..PodHandling::default() }));
+            decide(&observed, handled(PodHandling { gated_until, ..PodHandling::default() }));
         (lines(&decision.plan).len(), decision.waits)
     };
     assert_eq!(until(Some(jiff::Timestamp::UNIX_EPOCH)), (0, true));
@@ -183,12 +184,12 @@ fn pods_of_a_gang_that_is_made_anew_stay_gated_while_former_ones_are_there() {
 #[test]
 fn surplus_pods_go_and_keep_their_gate() {
     let one = changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
-    let seen = Observed {
+    let observed = Observed {
         place: Some(place(Some(stored_gang(true, &["p", "q", "r"])), None)),
-        ..observed(one, pods(&["p", "q", "r"]))
+        ..observe(one, pods(&["p", "q", "r"]))
     };
 
-    let decision = decide(&seen, setup());
+    let decision = decide(&observed, setup());
 
     let expected = ["delete ns/p", "delete ns/q", "json-patch ns/r"];
     assert_eq!(lines(&decision.plan), expected);
@@ -210,9 +211,9 @@ fn gates_are_lifted_when_the_gang_allows_it() {
     ];
     for (case, (gang, base_scheduled, lifted, waits)) in cases.into_iter().enumerate() {
         let place = Some(place(gang, base_scheduled));
-        let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
+        let observed = Observed { place, ..observe(unchanged(), pods(&["p", "q"])) };
 
-        let decision = decide(&seen, setup());
+        let decision = decide(&observed, setup());
 
         assert_eq!(lines(&decision.plan), ["json-patch ns/p", "json-patch ns/q"][..lifted]);
         assert_eq!(decision.waits, waits, "case {case}");
@@ -222,9 +223,9 @@ fn gates_are_lifted_when_the_gang_allows_it() {
 #[test]
 fn only_our_gate_is_removed() {
     let place = Some(place(Some(stored_gang(true, &["p", "q"])), None));
-    let seen = Observed { place, ..observed(unchanged(), pods(&["p", "q"])) };
+    let observed = Observed { place, ..observe(unchanged(), pods(&["p", "q"])) };
 
-    let decision = decide(&seen, setup());
+    let decision = decide(&observed, setup());
 
     let write = decision.plan.writes()[0];
     let Verb::Json { patch, only_if, subresource: None } = &write.verb else { panic!("{write:?}") };
@@ -248,8 +249,8 @@ fn a_deleted_clique_takes_its_pods_along_and_then_gives_up_its_finalizer() {
     let plan = decide(&Observed::new(deleted.clone(), pods, None), setup()).plan;
 
     let mut expected = Plan::default();
-    let seen = observed(unchanged(), self::pods(&["p"]));
-    let stored = seen.stored["p"].meta();
+    let observed = observe(unchanged(), self::pods(&["p"]));
+    let stored = observed.stored["p"].meta();
     let reason = "the PodClique is being deleted";
     expected.step([converge::delete_with_owner(PODS, stored, reason)]);
     expected.step(converge::remove_finalizer(&deleted, FINALIZER, "the pods are deleted"));
@@ -275,7 +276,7 @@ fn a_clique_without_a_place_is_left_alone() {
 fn a_missing_finalizer_is_put_back_before_there_are_pods() {
     let without = changed(clique(), |clique| clique["metadata"]["finalizers"] = json!(["theirs"]));
 
-    let plan = decide(&observed(without, Vec::new()), setup()).plan;
+    let plan = decide(&observe(without, Vec::new()), setup()).plan;
 
     assert_eq!(lines(&plan), ["merge-patch ns/x-0-a", "create ns/", "create ns/"]);
     let Verb::Merge { patch, only_if, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
@@ -298,9 +299,9 @@ fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
         (ordered, parents, no_image, "ERR_INITCONTAINER_ENVIRONMENT_VARIABLE_MISSING"),
     ] {
         let place = Place { parents, ..place(Some(stored_gang(true, &["p"])), None) };
-        let seen = Observed::new(clique, pods(&["p"]), Some(place));
+        let observed = Observed::new(clique, pods(&["p"]), Some(place));
 
-        let decision = decide(&seen, setup);
+        let decision = decide(&observed, setup);
 
         let last = decision.problem.and_then(|problem| problem.report(at(1))).unwrap();
         assert_eq!(last.code.as_str(), code);
@@ -314,7 +315,7 @@ fn labels_of_pods_that_somebody_changed_are_put_back() {
     stray["metadata"]["labels"] = json!({ "grove.io/podgang": "other", "theirs": "stays" });
     let pods = vec![Arc::new(read(&stray)), Arc::new(read(&pod("q", 1)))];
 
-    let plan = decide(&observed(unchanged(), pods), setup()).plan;
+    let plan = decide(&observe(unchanged(), pods), setup()).plan;
 
     assert_eq!(lines(&plan), ["merge-patch ns/p"]);
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("a patch") };
@@ -329,7 +330,7 @@ fn pods_with_unclear_indices_are_reported() {
     strange["spec"]["hostname"] = "strange".into();
 
     let problem =
-        decide(&observed(unchanged(), vec![Arc::new(read(&strange))]), setup()).problem.unwrap();
+        decide(&observe(unchanged(), vec![Arc::new(read(&strange))]), setup()).problem.unwrap();
 
     let code = problem.report(at(1)).unwrap().code;
     assert_eq!(code.as_str(), "ERR_GET_AVAILABLE_POD_HOSTNAME_INDICES");
@@ -337,14 +338,14 @@ fn pods_with_unclear_indices_are_reported() {
 
 #[test]
 fn a_status_is_written_only_when_it_differs() {
-    let seen = observed(unchanged(), pods(&["p", "q"]));
-    let write = |seen: &Observed, outcome, second| {
-        report(seen, seen.place.as_ref().unwrap(), outcome, at(second))
+    let observed = observe(unchanged(), pods(&["p", "q"]));
+    let write = |observed: &Observed, outcome, second| {
+        report(observed, observed.place.as_ref().unwrap(), outcome, at(second))
             .and_then(|report| report.write())
     };
     let complete = Outcome::Complete { generation: Some(3) };
 
-    let first = write(&seen, complete, 1).unwrap();
+    let first = write(&observed, complete, 1).unwrap();
 
     let Verb::Merge { patch, subresource: Some("status"), .. } = &first.verb else {
         panic!("{first:?}")
@@ -352,7 +353,7 @@ fn a_status_is_written_only_when_it_differs() {
     assert_eq!(patch["status"]["observedGeneration"], 3);
     assert_eq!(patch["status"]["replicas"], 2);
     let reported = changed(clique(), |clique| json_patch::merge(clique, patch));
-    let again = observed(reported, pods(&["p", "q"]));
+    let again = observe(reported, pods(&["p", "q"]));
     assert_eq!(write(&again, complete, 2), None);
     let errors = [LastError::default()];
     assert!(write(&again, Outcome::Failed { generation: Some(1), errors: &errors }, 2).is_some());
@@ -367,17 +368,17 @@ fn with_claims() -> Observed {
     let layout = Layout::of(&set.object);
     let pod_claims = PodClaims::of(&layout, &layout.standalone_cliques(0)[0]);
     let place = Place { pod_claims, set: set.clone(), ..place(None, None) };
-    Observed { place: Some(place), ..observed(unchanged(), Vec::new()) }
+    Observed { place: Some(place), ..observe(unchanged(), Vec::new()) }
 }
 
 #[test]
 fn pods_name_their_claims_but_the_start_order_container_does_not() {
-    let mut seen = with_claims();
+    let mut observed = with_claims();
     let parent = Parent { pod_clique: "x-0-b".to_owned(), min_available: 1 };
-    seen.place.as_mut().unwrap().parents = vec![parent];
-    seen.clique = changed(clique(), |clique| clique["spec"]["startsAfter"] = json!(["x-0-b"]));
+    observed.place.as_mut().unwrap().parents = vec![parent];
+    observed.clique = changed(clique(), |clique| clique["spec"]["startsAfter"] = json!(["x-0-b"]));
 
-    let decision = decide(&seen, setup());
+    let decision = decide(&observed, setup());
 
     let writes = decision.plan.writes();
     for (index, write) in writes.iter().enumerate() {
@@ -393,15 +394,15 @@ fn pods_name_their_claims_but_the_start_order_container_does_not() {
 
 #[test]
 fn pods_are_not_made_to_do_without_their_claims() {
-    let mut seen = with_claims();
+    let mut observed = with_claims();
     let message = "not served".to_owned();
-    seen.claims.absence =
+    observed.claims.absence =
         Some(grove_runtime::presence::Absence { reason: "ApiNotServed", message });
 
-    let decision = decide(&seen, setup());
+    let decision = decide(&observed, setup());
     assert!(decision.plan.is_empty());
     assert_eq!(decision.problem.unwrap().to_string(), "not served");
 
-    seen.place.as_mut().unwrap().pod_claims = PodClaims::default();
-    assert_eq!(decide(&seen, setup()).plan.writes().len(), 2, "others do not need the API");
+    observed.place.as_mut().unwrap().pod_claims = PodClaims::default();
+    assert_eq!(decide(&observed, setup()).plan.writes().len(), 2, "others do not need the API");
 }

@@ -56,7 +56,7 @@ impl Scene {
         }
     }
 
-    fn seen(&self) -> Observed {
+    fn observe(&self) -> Observed {
         let cliques = self.cliques.iter();
         Observed {
             group: object(&self.group),
@@ -64,14 +64,14 @@ impl Scene {
             cliques: cliques.map(|(name, clique)| (name.clone(), object(clique))).collect(),
             pods_of_breached: BTreeMap::new(),
             has_token: true,
-            claims: claims::Seen::default(),
+            claims: claims::ObservedClaims::default(),
             gangs: BTreeMap::new(),
             mnnvl: false,
         }
     }
 
     fn decide(&self) -> Decision {
-        decide(&self.seen(), NOW)
+        decide(&self.observe(), NOW)
     }
 
     /// The plan as lines.
@@ -121,7 +121,7 @@ fn members_that_start_after_others_are_created_when_the_token_is_there() {
     scene.set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
     scene.cliques.clear();
     let created = |has_token: bool| {
-        let Decision { plan, waits, .. } = decide(&Observed { has_token, ..scene.seen() }, NOW);
+        let Decision { plan, waits, .. } = decide(&Observed { has_token, ..scene.observe() }, NOW);
         let names = plan.writes().iter().map(|write| write.key.name.to_string()).collect();
         (names, waits)
     };
@@ -229,7 +229,7 @@ fn deleted_group_takes_its_members_along_and_keeps_finalizers_of_others() {
     Scene::terminate(scene.clique("demo-0-decode-0-worker"));
     scene.group["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
     assert!(scene.decide().plan.is_empty());
-    assert!(status(&scene.seen(), Outcome::Waiting, NOW).is_none());
+    assert!(status(&scene.observe(), Outcome::Waiting, NOW).is_none());
 }
 
 #[test]
@@ -263,13 +263,13 @@ fn group_without_a_place_is_left_alone() {
         change(&mut scene);
 
         assert_eq!(scene.plan(), [""; 0], "{case}");
-        let seen = scene.seen();
-        let reported = status(&seen, Outcome::Complete { generation: None }, NOW);
+        let observed = scene.observe();
+        let reported = status(&observed, Outcome::Complete { generation: None }, NOW);
         assert!(reported.is_none(), "{case}");
     }
-    let mut seen = Scene::settled(0).seen();
-    seen.set = None;
-    assert!(decide(&seen, NOW).plan.is_empty());
+    let mut observed = Scene::settled(0).observe();
+    observed.set = None;
+    assert!(decide(&observed, NOW).plan.is_empty());
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn status_counts_own_members_and_is_written_once() {
     }
     let report = |scene: &Scene| {
         let outcome = Outcome::Complete { generation: Some(1) };
-        status(&scene.seen(), outcome, NOW).and_then(|report| Some(report.write()?.verb))
+        status(&scene.observe(), outcome, NOW).and_then(|report| Some(report.write()?.verb))
     };
     let Some(Verb::Merge { patch, subresource: Some("status"), .. }) = report(&scene) else {
         panic!("no status")
@@ -372,8 +372,8 @@ fn members_with_gpus_join_the_domain_of_their_replica_when_somebody_cares_for_do
     let worker = &mut scene.set["spec"]["template"]["cliques"][1]["spec"]["podSpec"];
     worker["containers"][0]["resources"] = json!({ "limits": { "nvidia.com/gpu": 1 } });
     scene.cliques.clear();
-    let claims = |seen: &Observed| -> Vec<Value> {
-        let plan = decide(seen, NOW).plan;
+    let claims = |observed: &Observed| -> Vec<Value> {
+        let plan = decide(observed, NOW).plan;
         let bodies = plan.writes().into_iter().map(|write| match &write.verb {
             Verb::Create { body } => body["spec"]["podSpec"]["resourceClaims"].clone(),
             other => panic!("{other:?}"),
@@ -381,8 +381,8 @@ fn members_with_gpus_join_the_domain_of_their_replica_when_somebody_cares_for_do
         bodies.collect()
     };
 
-    assert_eq!(claims(&scene.seen()), [Value::Null, Value::Null]);
-    let with = Observed { mnnvl: true, ..scene.seen() };
+    assert_eq!(claims(&scene.observe()), [Value::Null, Value::Null]);
+    let with = Observed { mnnvl: true, ..scene.observe() };
     let joined = json!([{ "name": "mnnvl-claim", "resourceClaimTemplateName": "demo-0-m" }]);
     assert_eq!(claims(&with), [Value::Null, joined]);
 }
@@ -394,12 +394,12 @@ fn claims_of_a_group_are_made_after_its_members_and_go_with_it() {
     template["resourceClaimTemplates"] = json!([{ "name": "t", "templateSpec": { "spec": {} } }]);
     template["podCliqueScalingGroups"][0]["resourceSharing"] =
         json!([{ "name": "t", "scope": "PerReplica" }, { "name": "no", "scope": "AllReplicas" }]);
-    let seen = scene.seen();
-    let mut claims = claims::Seen::default();
-    claims.wanted = seen.place().unwrap().claims;
-    let seen = Observed { claims, ..scene.seen() };
+    let observed = scene.observe();
+    let mut claims = claims::ObservedClaims::default();
+    claims.desired = observed.place().unwrap().claims;
+    let observed = Observed { claims, ..scene.observe() };
 
-    let Decision { plan, refused, .. } = decide(&seen, NOW);
+    let Decision { plan, refused, .. } = decide(&observed, NOW);
 
     let [write] = plan.writes()[..] else { panic!("{plan:?}") };
     assert_eq!(&*write.key.name, "demo-0-decode-0-t");
@@ -409,10 +409,10 @@ fn claims_of_a_group_are_made_after_its_members_and_go_with_it() {
 
     let mut going = scene;
     Scene::terminate(&mut going.group);
-    let mut seen = going.seen();
+    let mut observed = going.observe();
     let claim = Arc::new(serde_json::from_value(as_stored(body)).unwrap());
-    seen.claims.live.insert("demo-0-decode-0-t".to_owned(), claim);
-    let plan = decide(&seen, NOW).plan;
+    observed.claims.live.insert("demo-0-decode-0-t".to_owned(), claim);
+    let plan = decide(&observed, NOW).plan;
     let deleted = |write: &&&Write| &*write.resource.plural == "resourceclaims";
     assert_eq!(plan.writes().iter().filter(deleted).count(), 1);
 }
@@ -425,13 +425,13 @@ fn a_group_reports_the_termination_that_its_base_gang_lists_once() {
         let annotations = json!({ "grove.io/terminating-podcliques": uids });
         let gang =
             json!({ "metadata": { "name": "demo-0", "annotations": annotations }, "spec": {} });
-        Observed { gangs: [("demo-0".to_owned(), object(&gang))].into(), ..scene.seen() }
+        Observed { gangs: [("demo-0".to_owned(), object(&gang))].into(), ..scene.observe() }
     };
-    assert!(announcement(&scene.seen(), NOW).is_none());
+    assert!(announcement(&scene.observe(), NOW).is_none());
     assert!(announcement(&listing("former"), NOW).is_none(), "members of a former life");
 
-    let seen = listing(&format!("other,{worker}"));
-    let report = announcement(&seen, NOW).unwrap();
+    let observed = listing(&format!("other,{worker}"));
+    let report = announcement(&observed, NOW).unwrap();
 
     assert_eq!(report.urgency, Urgency::Now);
     assert!(will_be_in_progress(&report.desired));

@@ -21,7 +21,7 @@ fn set() -> PodCliqueSet {
     set
 }
 
-fn observed(set: PodCliqueSet, index: u32) -> Observed {
+fn observe(set: PodCliqueSet, index: u32) -> Observed {
     Observed {
         set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
         index,
@@ -32,7 +32,7 @@ fn observed(set: PodCliqueSet, index: u32) -> Observed {
         gangs: ByName::new(),
         pods: BTreeMap::new(),
         has_token: true,
-        claims: claims::Seen::default(),
+        claims: claims::ObservedClaims::default(),
         missing_claims: BTreeMap::new(),
         compute_domains: None,
         scheduler: Scheduler::default(),
@@ -43,8 +43,8 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn decided(seen: &Observed) -> Plan {
-    let Decision { plan, refused, .. } = decide(seen, now());
+fn decided(observed: &Observed) -> Plan {
+    let Decision { plan, refused, .. } = decide(observed, now());
     assert!(refused.is_none(), "{refused:?}");
     plan
 }
@@ -60,7 +60,7 @@ fn told(plan: &Plan) -> Vec<String> {
 }
 
 /// Stores what a plan creates, as the API server would.
-fn store(seen: &mut Observed, plan: &Plan) {
+fn store(observed: &mut Observed, plan: &Plan) {
     fn stored<T: DeserializeOwned>(body: &Value) -> Arc<T> {
         Arc::new(serde_json::from_value(body.clone()).unwrap())
     }
@@ -72,10 +72,10 @@ fn store(seen: &mut Observed, plan: &Plan) {
         body["metadata"]["generation"] = json!(1);
         let name = write.key.name.to_string();
         match &*write.resource.plural {
-            "services" => drop(seen.services.insert(name, stored::<JsonObject>(&body))),
-            "podcliques" => drop(seen.cliques.insert(name, stored(&body))),
-            "podcliquescalinggroups" => drop(seen.groups.insert(name, stored(&body))),
-            "podgangs" => drop(seen.gangs.insert(name, stored(&body))),
+            "services" => drop(observed.services.insert(name, stored::<JsonObject>(&body))),
+            "podcliques" => drop(observed.cliques.insert(name, stored(&body))),
+            "podcliquescalinggroups" => drop(observed.groups.insert(name, stored(&body))),
+            "podgangs" => drop(observed.gangs.insert(name, stored(&body))),
             other => panic!("unexpected {other}"),
         }
     }
@@ -89,33 +89,35 @@ fn cliques_that_start_after_others_are_created_when_the_token_is_there() {
         name: "last".to_owned(),
         ..set.spec.template.cliques[0].clone()
     });
-    let mut seen = observed(set, 0);
-    seen.has_token = false;
-    let has_last = |seen: &Observed| {
-        let told = told(&decided(seen));
+    let mut observed = observe(set, 0);
+    observed.has_token = false;
+    let has_last = |observed: &Observed| {
+        let told = told(&decided(observed));
         assert!(told.contains(&"create podcliques demo-0-router".to_owned()), "{told:?}");
         told.contains(&"create podcliques demo-0-last".to_owned())
     };
 
-    assert!(!has_last(&seen));
-    seen.has_token = true;
-    assert!(has_last(&seen));
+    assert!(!has_last(&observed));
+    observed.has_token = true;
+    assert!(has_last(&observed));
 }
 
 /// A replica with everything in it, of which the named parts report a condition since a time.
 fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
     let layout_set = set();
     let layout = Layout::of(&layout_set);
-    let owner = owner::of_scaling_group(&seen.groups["demo-0-decode"].object);
+    let owner = owner::of_scaling_group(&observed.groups["demo-0-decode"].object);
     for place in layout.member_cliques(0, &layout.groups()[0], 0) {
         let member = children::pod_clique(&layout, &place, "hash", &owner, None);
         let mut member = json!(member);
         member["metadata"]["uid"] = json!(place.name);
         member["metadata"]["resourceVersion"] = json!("2");
-        seen.cliques.insert(place.name.clone(), Arc::new(serde_json::from_value(member).unwrap()));
+        observed
+            .cliques
+            .insert(place.name.clone(), Arc::new(serde_json::from_value(member).unwrap()));
     }
     let reported = |name: &str, object: Value| {
         let mut object = object;
@@ -130,16 +132,16 @@ fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
         object["status"] = json!({ "conditions": conditions });
         object
     };
-    for (name, clique) in &mut seen.cliques {
+    for (name, clique) in &mut observed.cliques {
         let object = reported(name, json!(clique.object));
         *clique = Arc::new(serde_json::from_value(object).unwrap());
     }
-    for (name, group) in &mut seen.groups {
+    for (name, group) in &mut observed.groups {
         let mut object = reported(name, json!(group.object));
         object["status"]["scheduledReplicas"] = json!(0);
         *group = Arc::new(serde_json::from_value(object).unwrap());
     }
-    seen
+    observed
 }
 
 const LOST: &str = "2025-12-31T12:00:00Z";
@@ -149,8 +151,8 @@ const ROUTER: [(&str, &str, &str, &str); 2] = [
 ];
 
 /// Lists PodCliques on the base gang, as the first step of a termination does.
-fn list(seen: &mut Observed, uids: &str) {
-    let gang = seen.gangs.get_mut("demo-0").unwrap();
+fn list(observed: &mut Observed, uids: &str) {
+    let gang = observed.gangs.get_mut("demo-0").unwrap();
     let mut object = json!(gang.object);
     object["metadata"]["annotations"] = json!({ "grove.io/terminating-podcliques": uids });
     *gang = Arc::new(serde_json::from_value(object).unwrap());
@@ -164,35 +166,35 @@ const ANNOUNCED: [(&str, &str, &str, &str); 2] = [
 
 #[test]
 fn a_termination_lists_announces_deletes_and_forgets() {
-    fn decide_at_end(seen: &Observed) -> Decision<'_> {
-        decide(seen, now())
+    fn decide_at_end(observed: &Observed) -> Decision<'_> {
+        decide(observed, now())
     }
-    let mut seen = with_conditions(&ROUTER);
-    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    let mut observed = with_conditions(&ROUTER);
+    let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
     assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
     let all = "demo-0-decode-0-leader,demo-0-decode-0-worker,demo-0-router";
     assert_eq!(patch["metadata"]["annotations"]["grove.io/terminating-podcliques"], all);
 
-    list(&mut seen, all);
-    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    list(&mut observed, all);
+    let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
     assert_eq!(told(&plan), [""; 0], "the group reports it first");
 
-    let mut seen = with_conditions(&[ROUTER[0], ROUTER[1], ANNOUNCED[0], ANNOUNCED[1]]);
+    let mut observed = with_conditions(&[ROUTER[0], ROUTER[1], ANNOUNCED[0], ANNOUNCED[1]]);
     let message = json!(
         "Gang termination fired at PCS-replica scope for PCS replica 0; this PCSG's \
         PodCliques were deleted as part of the recycle"
     );
-    let group = seen.groups.get_mut("demo-0-decode").unwrap();
+    let group = observed.groups.get_mut("demo-0-decode").unwrap();
     let announced = grove_core::termination::announced(&group.object, 0, now());
     let mut object = json!(group.object);
     object["status"] = json!(announced);
     assert_eq!(object["status"]["conditions"][0]["message"], message);
     *group = Arc::new(serde_json::from_value(object).unwrap());
-    list(&mut seen, all);
-    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    list(&mut observed, all);
+    let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(terminates);
     assert_eq!(
         told(&plan),
@@ -204,8 +206,8 @@ fn a_termination_lists_announces_deletes_and_forgets() {
     );
 
     // Recreated ones have other uids.
-    list(&mut seen, "former,another");
-    let Decision { plan, terminates, .. } = decide_at_end(&seen);
+    list(&mut observed, "former,another");
+    let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
     assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
@@ -215,8 +217,8 @@ fn a_termination_lists_announces_deletes_and_forgets() {
 #[test]
 fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
     let early = "2025-12-31T15:59:59Z".parse().unwrap();
-    let seen = with_conditions(&ROUTER);
-    let before = decide(&seen, early);
+    let observed = with_conditions(&ROUTER);
+    let before = decide(&observed, early);
     assert!(!before.terminates);
     assert_eq!(before.deadline, now().checked_sub(jiff::SignedDuration::from_hours(8)).ok());
 
@@ -237,9 +239,9 @@ fn a_termination_that_was_interrupted_deletes_the_rest_of_its_list() {
 
 #[test]
 fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
-    let mut seen = observed(set(), 0);
+    let mut observed = observe(set(), 0);
 
-    let plan = decided(&seen);
+    let plan = decided(&observed);
     assert_eq!(
         told(&plan),
         [
@@ -251,8 +253,8 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
         ]
     );
 
-    store(&mut seen, &plan);
-    let plan = decided(&seen);
+    store(&mut observed, &plan);
+    let plan = decided(&observed);
     assert_eq!(
         told(&plan),
         ["merge-patch podgangs demo-0", "merge-patch podgangs demo-0-decode-0"]
@@ -266,25 +268,25 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
 
 #[test]
 fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_there() {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
-    let base_gang = |seen: &Observed| {
-        let plan = decided(seen);
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
+    let base_gang = |observed: &Observed| {
+        let plan = decided(observed);
         let write =
             plan.writes().into_iter().find(|write| &*write.key.name == "demo-0").cloned()?;
         let Verb::Merge { patch, subresource, .. } = write.verb else { panic!("{write:?}") };
         Some((patch, subresource))
     };
 
-    let (first, subresource) = base_gang(&seen).unwrap();
+    let (first, subresource) = base_gang(&observed).unwrap();
     assert_eq!(subresource, Some("status"));
     assert_eq!(first["status"]["conditions"][0]["status"], "False");
-    let mut gang = json!(seen.gangs["demo-0"].object);
+    let mut gang = json!(observed.gangs["demo-0"].object);
     json_patch::merge(&mut gang, &first);
-    seen.gangs.insert("demo-0".to_owned(), Arc::new(serde_json::from_value(gang).unwrap()));
+    observed.gangs.insert("demo-0".to_owned(), Arc::new(serde_json::from_value(gang).unwrap()));
 
-    let members: Vec<String> = seen.gangs["demo-0"]
+    let members: Vec<String> = observed.gangs["demo-0"]
         .object
         .spec
         .pod_groups
@@ -293,20 +295,20 @@ fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_t
         .collect();
     assert!(members.len() > 1);
     for name in &members {
-        assert!(base_gang(&seen).is_none(), "{name} has no pods yet");
-        let mut clique = json!(seen.cliques["demo-0-router"].object);
+        assert!(base_gang(&observed).is_none(), "{name} has no pods yet");
+        let mut clique = json!(observed.cliques["demo-0-router"].object);
         clique["metadata"]["name"] = json!(name);
         clique["spec"]["replicas"] = json!(1);
-        seen.cliques.insert(name.clone(), Arc::new(serde_json::from_value(clique).unwrap()));
+        observed.cliques.insert(name.clone(), Arc::new(serde_json::from_value(clique).unwrap()));
         let labels = json!({"grove.io/podclique": name, "grove.io/podgang": "demo-0"});
         let pod = json!({
             "metadata": {"name": format!("{name}-x"), "uid": "p", "labels": labels},
             "spec": {"hostname": format!("{name}-0")},
         });
         let pod = serde_json::from_value::<crate::caches::views::Pod>(pod).unwrap().observed;
-        seen.pods.insert(name.clone(), vec![pod]);
+        observed.pods.insert(name.clone(), vec![pod]);
     }
-    let (second, subresource) = base_gang(&seen).unwrap();
+    let (second, subresource) = base_gang(&observed).unwrap();
     assert_eq!(subresource, None);
     for (group, name) in second["spec"]["podgroups"].as_array().unwrap().iter().zip(&members) {
         assert_eq!(group["podReferences"][0]["name"], format!("{name}-x"));
@@ -315,16 +317,16 @@ fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_t
 
 #[test]
 fn a_replica_beyond_the_wanted_number_is_removed() {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
 
     let mut fewer = set();
     fewer.spec.replicas = 0;
-    seen.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer }.into());
+    observed.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer }.into());
 
     assert_eq!(
-        told(&decided(&seen)),
+        told(&decided(&observed)),
         [
             "delete services demo-0",
             "delete podgangs demo-0",
@@ -337,32 +339,32 @@ fn a_replica_beyond_the_wanted_number_is_removed() {
 
 #[test]
 fn gangs_follow_the_live_size_of_a_group() {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
-    let resized = |seen: &mut Observed, replicas| {
-        let mut group = seen.groups["demo-0-decode"].object.clone();
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
+    let resized = |observed: &mut Observed, replicas| {
+        let mut group = observed.groups["demo-0-decode"].object.clone();
         group.spec.replicas = replicas;
         let group = Object { meta: Meta::from(&group.metadata), object: group };
-        seen.groups.insert("demo-0-decode".to_owned(), Arc::new(group));
+        observed.groups.insert("demo-0-decode".to_owned(), Arc::new(group));
     };
 
-    resized(&mut seen, 3);
-    assert!(told(&decided(&seen)).contains(&"create podgangs demo-0-decode-1".to_owned()));
-    resized(&mut seen, 1);
-    assert!(told(&decided(&seen)).contains(&"delete podgangs demo-0-decode-0".to_owned()));
+    resized(&mut observed, 3);
+    assert!(told(&decided(&observed)).contains(&"create podgangs demo-0-decode-1".to_owned()));
+    resized(&mut observed, 1);
+    assert!(told(&decided(&observed)).contains(&"delete podgangs demo-0-decode-0".to_owned()));
 }
 
 #[test]
 fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
     let mut other = set();
     other.metadata.uid = Some("a later life".to_owned());
-    seen.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
+    observed.set = Arc::new(Object { meta: Meta::from(&other.metadata), object: other }.into());
 
-    let error = decide(&seen, now()).refused.unwrap();
+    let error = decide(&observed, now()).refused.unwrap();
 
     assert_eq!(
         error.to_string(),
@@ -373,17 +375,17 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
 
 #[test]
 fn what_is_going_away_is_waited_for() {
-    let mut seen = observed(set(), 0);
-    let plan = decided(&seen);
-    store(&mut seen, &plan);
-    let mut going = seen.cliques["demo-0-router"].object.clone();
+    let mut observed = observe(set(), 0);
+    let plan = decided(&observed);
+    store(&mut observed, &plan);
+    let mut going = observed.cliques["demo-0-router"].object.clone();
     going.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
     going.metadata.labels = None;
     let going = Object { meta: Meta::from(&going.metadata), object: going };
-    seen.cliques.insert("demo-0-router".to_owned(), Arc::new(going));
+    observed.cliques.insert("demo-0-router".to_owned(), Arc::new(going));
 
-    assert!(!told(&decided(&seen)).iter().any(|write| write.contains("podcliques")));
+    assert!(!told(&decided(&observed)).iter().any(|write| write.contains("podcliques")));
 }
 
 /// The set in an MNNVL group, with GPUs in the router.
@@ -398,10 +400,11 @@ fn set_with_domain() -> PodCliqueSet {
 
 #[test]
 fn domains_are_made_and_joined_only_when_somebody_cares_for_them() {
-    let without = observed(set_with_domain(), 0);
+    let without = observe(set_with_domain(), 0);
     let domain = "create computedomains demo-0-m".to_owned();
     assert!(!told(&decided(&without)).contains(&domain));
-    let with = Observed { compute_domains: Some(compute_domains::Seen::default()), ..without };
+    let with =
+        Observed { compute_domains: Some(compute_domains::ObservedDomains::default()), ..without };
     let plan = decided(&with);
     assert!(told(&plan).contains(&domain));
     let writes = plan.writes();
@@ -423,9 +426,9 @@ fn claims_of_a_replica_go_with_it() {
     }});
     let mut fewer = set();
     fewer.spec.replicas = 0;
-    let mut seen = observed(fewer, 0);
+    let mut observed = observe(fewer, 0);
     let claim = Arc::new(serde_json::from_value(claim).unwrap());
-    seen.claims.live.insert("demo-0-t".to_owned(), claim);
+    observed.claims.live.insert("demo-0-t".to_owned(), claim);
 
-    assert_eq!(told(&decided(&seen)), ["delete resourceclaims demo-0-t"]);
+    assert_eq!(told(&decided(&observed)), ["delete resourceclaims demo-0-t"]);
 }

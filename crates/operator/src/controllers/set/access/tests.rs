@@ -49,7 +49,7 @@ fn at(time: &str) -> Timestamp {
 
 #[test]
 fn the_token_is_awaited_only_by_sets_with_start_order_and_only_in_the_secret_of_the_set() {
-    let with = |secret| Seen { secret, ..Seen::default() };
+    let with = |secret| ObservedAccess { secret, ..ObservedAccess::default() };
     let filled = || json!({ "token": "dG9rZW4=", "ca.crt": "YQ==" });
     let until = Some(at("00:00:30"));
     let cases = [
@@ -63,10 +63,10 @@ fn the_token_is_awaited_only_by_sets_with_start_order_and_only_in_the_secret_of_
         ),
         ("foreign", with(Some(secret("x-ic-sat", None, filled()))), Token::Awaited { until: None }),
     ];
-    for (name, seen, expected) in cases {
-        assert_eq!(token(&in_order(), &seen, at("00:00:29")), expected, "{name}");
+    for (name, observed, expected) in cases {
+        assert_eq!(token(&in_order(), &observed, at("00:00:29")), expected, "{name}");
         let any_order = set("CliqueStartupTypeAnyOrder");
-        assert_eq!(token(&any_order, &seen, at("00:00:29")), Token::Settled, "{name}");
+        assert_eq!(token(&any_order, &observed, at("00:00:29")), Token::Settled, "{name}");
     }
     let empty = with(Some(secret("x-ic-sat", OURS, json!(null))));
     assert_eq!(token(&in_order(), &empty, at("00:00:30")), Token::Late);
@@ -84,23 +84,23 @@ fn a_missing_image_is_reported_by_sets_with_start_order() {
 #[test]
 fn the_legacy_secret_is_deleted_when_it_is_ours_unused_and_replaced() {
     let (filled, legacy) = (json!({ "token": "dG9rZW4=" }), "x-initc-sa-token-secret");
-    let seen = || Seen {
+    let observed = || ObservedAccess {
         secret: Some(secret("x-ic-sat", OURS, filled.clone())),
         legacy_secret: Some(secret(legacy, OURS, json!(null))),
-        ..Seen::default()
+        ..ObservedAccess::default()
     };
-    let removal = |seen: Seen| legacy_removal(&in_order(), &seen);
+    let removal = |observed: ObservedAccess| legacy_removal(&in_order(), &observed);
 
-    let write = removal(seen()).unwrap();
+    let write = removal(observed()).unwrap();
     assert_eq!(&*write.key.name, legacy);
     let Verb::Delete { only_if, .. } = write.verb else { panic!("{write:?}") };
     assert_eq!(only_if.uid, "u".into());
     let foreign = Some(secret(legacy, Some(("Job", "j", "j")), json!(null)));
     let no_token = Some(secret("x-ic-sat", OURS, json!(null)));
-    assert_eq!(removal(Seen { legacy_is_mounted: true, ..seen() }), None);
-    assert_eq!(removal(Seen { legacy_secret: foreign, ..seen() }), None);
-    assert_eq!(removal(Seen { secret: no_token, ..seen() }), None);
-    assert_eq!(removal(Seen { secret: None, ..seen() }), None);
+    assert_eq!(removal(ObservedAccess { legacy_is_mounted: true, ..observed() }), None);
+    assert_eq!(removal(ObservedAccess { legacy_secret: foreign, ..observed() }), None);
+    assert_eq!(removal(ObservedAccess { secret: no_token, ..observed() }), None);
+    assert_eq!(removal(ObservedAccess { secret: None, ..observed() }), None);
 }
 
 #[test]

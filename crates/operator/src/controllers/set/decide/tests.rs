@@ -7,7 +7,7 @@ use super::*;
 use crate::controllers::set::access;
 use grove_runtime::object::{JsonObject, Object};
 
-fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
+fn observe(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     let mut set: PodCliqueSet =
         serde_saphyr::from_str(include_str!("../../../../../../examples/minimal.yaml")).unwrap();
     set.metadata.namespace = Some("default".to_owned());
@@ -16,9 +16,9 @@ fn observed(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     change(&mut set);
     Observed {
         set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
-        access: access::Seen::default(),
+        access: access::ObservedAccess::default(),
         revisions: None,
-        claims: claims::Seen::default(),
+        claims: claims::ObservedClaims::default(),
         children: Some(Children::default()),
         updating: None,
     }
@@ -50,11 +50,11 @@ fn told(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn a_new_set_is_taken_charge_of_before_anything_is_made() {
-    let seen = observed(|set| {
+    let observed = observe(|set| {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
     });
 
-    let Decision { first, rest, refused } = decide(&seen);
+    let Decision { first, rest, refused } = decide(&observed);
     assert!(refused.is_none());
 
     assert_eq!(told(&first), ["merge-patch podcliquesets"]);
@@ -66,7 +66,7 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
 
 #[test]
 fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
-    let seen = observed(|set| {
+    let observed = observe(|set| {
         set.metadata.finalizers =
             Some(vec![finalizers::POD_CLIQUE_SET.to_owned(), "somebody.else/x".to_owned()]);
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -84,10 +84,10 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
     let gangs = vec![gang("set"), gang("somebody")];
     let services = vec![Arc::new(serde_json::from_value::<JsonObject>(child("set")).unwrap())];
     let revisions = vec![revision("demo-x", 1, "set"), revision("demo-y", 2, "somebody")];
-    let seen = Observed { revisions: Some(revisions), ..seen };
+    let observed = Observed { revisions: Some(revisions), ..observed };
 
     let children = Some(Children { gangs, services, ..Children::default() });
-    let plan = decide(&Observed { children, ..seen }).first;
+    let plan = decide(&Observed { children, ..observed }).first;
 
     let expected = [
         "delete services",
@@ -106,8 +106,8 @@ fn templates_are_kept_when_the_revisions_can_be_seen() {
         set.metadata.finalizers = Some(vec![finalizers::POD_CLIQUE_SET.to_owned()]);
     };
     let of_revisions = |revisions: Option<Vec<Arc<Revision>>>| {
-        let seen = Observed { revisions, ..observed(has_all) };
-        let plan = decide(&seen).rest;
+        let observed = Observed { revisions, ..observe(has_all) };
+        let plan = decide(&observed).rest;
         let of = |write: &&&Write| write.resource == REVISIONS;
         plan.writes().iter().filter(of).map(|write| (*write).clone()).collect::<Vec<_>>()
     };
@@ -132,10 +132,10 @@ fn templates_are_kept_when_the_revisions_can_be_seen() {
 
 #[test]
 fn a_long_history_keeps_what_a_clique_still_runs() {
-    let seen = observed(|_| {});
+    let observed = observe(|_| {});
     let former = (1..=12).map(|n| revision(&format!("demo-h{n}"), n, "set"));
-    let current = revision(&format!("demo-{}", seen.set.hashes().generation), 13, "set");
-    let seen = Observed { revisions: Some(former.chain([current]).collect()), ..seen };
+    let current = revision(&format!("demo-{}", observed.set.hashes().generation), 13, "set");
+    let observed = Observed { revisions: Some(former.chain([current]).collect()), ..observed };
     let clique = serde_json::from_value::<Object<PodClique>>(json!({
         "metadata": {"name": "demo-0-router"},
         "spec": {"roleName": "router", "podSpec": {}, "replicas": 1},
@@ -146,28 +146,28 @@ fn a_long_history_keeps_what_a_clique_still_runs() {
     let cliques = [("demo-0-router".to_owned(), Arc::new(clique.unwrap()))].into();
 
     let children = Some(Children { cliques, ..Children::default() });
-    let with_clique = Observed { children, ..observed(|_| {}) };
-    let with_clique = Observed { revisions: seen.revisions.clone(), ..with_clique };
+    let with_clique = Observed { children, ..observe(|_| {}) };
+    let with_clique = Observed { revisions: observed.revisions.clone(), ..with_clique };
 
     assert_eq!(history(&with_clique), []);
-    let writes = history(&seen);
+    let writes = history(&observed);
     let deleted: Vec<_> = writes.iter().map(|write| &*write.key.name).collect();
     assert_eq!(deleted, ["demo-h1", "demo-h2"]);
 }
 
 #[test]
 fn the_first_status_carries_hash_selector_and_generation() {
-    let seen = observed(|set| set.metadata.generation = Some(3));
+    let observed = observe(|set| set.metadata.generation = Some(3));
 
     let next = status(
-        &seen,
+        &observed,
         &Children::default(),
         Outcome::Complete { generation: Some(3) },
         SchedulerState::default(),
         ResourceState::default(),
         now(),
     );
-    let report = report(&seen, next, &[]).unwrap();
+    let report = report(&observed, next, &[]).unwrap();
 
     let Verb::Merge { patch, .. } = report.write().unwrap().verb else { panic!("a patch") };
     assert_eq!(patch["status"]["observedGeneration"], 3);
@@ -191,7 +191,7 @@ fn pods_of_a_former_scheduler_are_counted() {
 
 #[test]
 fn claims_that_all_replicas_share_are_made_with_the_rest() {
-    let mut seen = observed(|set| {
+    let mut observed = observe(|set| {
         let template = &mut set.spec.template;
         let own = json!({ "name": "t", "templateSpec": { "spec": {} } });
         template.resource_claim_templates = vec![serde_json::from_value(own).unwrap()];
@@ -200,10 +200,10 @@ fn claims_that_all_replicas_share_are_made_with_the_rest() {
         template.resource_sharing =
             entries.map(|entry| serde_json::from_value(entry).unwrap()).into();
     });
-    seen.claims.wanted =
-        grove_core::children::resource_claims::of_set(&Layout::of(&seen.set.object));
+    observed.claims.desired =
+        grove_core::children::resource_claims::of_set(&Layout::of(&observed.set.object));
 
-    let Decision { rest, refused, .. } = decide(&seen);
+    let Decision { rest, refused, .. } = decide(&observed);
 
     assert_eq!(told(&rest).iter().filter(|one| *one == "create resourceclaims").count(), 1);
     let refused = refused.unwrap().to_string();

@@ -43,15 +43,15 @@ fn live(label: &str) -> Arc<SchedulerObject> {
 fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence) -> Vec<Verdict> {
     let registry = registry();
     let with_topology = registry.all().filter_map(|one| Some((one.name(), one.topology()?)));
-    let seen: Vec<_> = with_topology
+    let observed: Vec<_> = with_topology
         .map(|(name, part)| {
             let reference = super::super::observe::reference(binding, name);
             Scheduler { name, part, reference, live: label.map(live), presence }
         })
         .collect();
     let topology = Topology::from(binding);
-    let mut verdicts = decide(&topology, &seen);
-    verdicts.extend(unavailable(binding, &seen));
+    let mut verdicts = decide(&topology, &observed);
+    verdicts.extend(unavailable(binding, &observed));
     verdicts
 }
 
