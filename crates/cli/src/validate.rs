@@ -273,7 +273,7 @@ impl Subject<'_> {
                 return self.find_field_errors(&faults);
             }
         };
-        let verdict = admission::validate_create(&decoded, &self.checker.context);
+        let validation = admission::validate_create(&decoded, &self.checker.context);
         self.find_field_errors(&faults);
         // A finding of the schema is not repeated in other words.
         let known = |path: &str| {
@@ -281,9 +281,9 @@ impl Subject<'_> {
                 .iter()
                 .any(|fault| fault.path == path || path.starts_with(&format!("{}.", fault.path)))
         };
-        let errors = verdict.errors.into_iter().filter(|error| !known(&error.path));
+        let errors = validation.errors.into_iter().filter(|error| !known(&error.path));
         self.find_field_errors(&errors.collect::<Vec<_>>());
-        self.warn(raw, &verdict.warnings);
+        self.warn(raw, &validation.warnings);
     }
 
     fn find(&mut self, severity: Severity, path: &str, message: impl Display) {

@@ -32,7 +32,7 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
-pub use authorize::{Decision, Guards, ManagedRequest, Operation, Protection, authorize};
+pub use authorize::{Authorization, Guards, ManagedRequest, Operation, Protection, authorize};
 pub use defaulting::{DEFAULT_TERMINATION_DELAY, DecodeError, decode, default, default_patch};
 pub use pod_spec::pod_errors;
 pub use warnings::{RESTART_POLICY_IGNORED, missing_priority_class, priority_classes};
@@ -61,14 +61,14 @@ impl From<&OperatorConfiguration> for Context {
 
 /// Outcome of a validation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct Validation {
     /// Why the object is refused; empty if it is accepted.
     pub errors: Vec<FieldError>,
     /// Warnings, for accepted and refused objects.
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
+impl Validation {
     /// Whether the object is accepted.
     pub fn is_allowed(&self) -> bool {
         self.errors.is_empty()
@@ -99,26 +99,26 @@ impl<'a> Occasion<'a> {
 }
 
 /// Checks a new set after defaulting.
-pub fn validate_create(set: &PodCliqueSet, context: &Context) -> Verdict {
+pub fn validate_create(set: &PodCliqueSet, context: &Context) -> Validation {
     let mut errors = general(set, context, Occasion::Create);
     mnnvl::validate_create(set, context, &mut errors);
-    Verdict { errors, warnings: warnings::of(set) }
+    Validation { errors, warnings: warnings::of(set) }
 }
 
 /// Checks a changed set after defaulting. Rules about changes apply only if the new form is valid in itself.
 ///
 /// A set that is being deleted is accepted: a rule that became stricter since it was stored must not keep its
 /// finalizer in place.
-pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context) -> Verdict {
+pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context) -> Validation {
     if new.metadata.deletion_timestamp.is_some() {
-        return Verdict::default();
+        return Validation::default();
     }
     let mut errors = general(new, context, Occasion::Update(old));
     mnnvl::validate_update(new, old, &mut errors);
     if errors.is_empty() {
         update::validate(new, old, &mut errors);
     }
-    Verdict { errors, warnings: warnings::of(new) }
+    Validation { errors, warnings: warnings::of(new) }
 }
 
 /// The rules for new and changed sets, and those for new sets that come between them in the order of errors.

@@ -39,28 +39,28 @@ pub(crate) fn observe(conditions: &mut Vec<Condition>, observed: Observation<'_>
 }
 
 /// A condition that an object has only after a first problem, with a reason and a message for each state.
-pub(crate) struct Trouble<'a> {
+pub(crate) struct ProblemCondition<'a> {
     pub(crate) type_: &'a str,
     /// The current problem.
-    pub(crate) bad: Option<(&'a str, &'a str)>,
+    pub(crate) problem: Option<(&'a str, &'a str)>,
     /// The status during a problem.
-    pub(crate) when_bad: &'a str,
+    pub(crate) problem_status: &'a str,
     /// Reason and message without a problem.
-    pub(crate) good: (&'a str, &'a str),
+    pub(crate) resolved: (&'a str, &'a str),
 }
 
 /// Sets the condition of a problem, or that there is no problem any more.
-pub(crate) fn observe_trouble(
+pub(crate) fn observe_problem(
     conditions: &mut Vec<Condition>,
-    trouble: &Trouble<'_>,
+    condition: &ProblemCondition<'_>,
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let type_ = trouble.type_;
-    let when_good = if trouble.when_bad == TRUE { FALSE } else { TRUE };
-    let (status, (reason, message)) = match trouble.bad {
-        Some(bad) => (trouble.when_bad, bad),
-        None if find(conditions, type_).is_some() => (when_good, trouble.good),
+    let type_ = condition.type_;
+    let resolved_status = if condition.problem_status == TRUE { FALSE } else { TRUE };
+    let (status, (reason, message)) = match condition.problem {
+        Some(problem) => (condition.problem_status, problem),
+        None if find(conditions, type_).is_some() => (resolved_status, condition.resolved),
         None => return,
     };
     let message = message.to_owned();

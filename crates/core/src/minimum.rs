@@ -45,7 +45,7 @@ pub fn has_minimum<'a>(
 pub(crate) struct Usable {
     pub(crate) scheduled: i32,
     /// Scheduled and not failing. Pods whose containers have not started yet count.
-    pub(crate) good: i32,
+    pub(crate) working: i32,
 }
 
 impl Usable {
@@ -53,14 +53,14 @@ impl Usable {
         let count = |is: fn(&ObservedPod) -> bool| count(pods.iter().filter(|pod| is(pod)).count());
         let scheduled = count(|pod| pod.scheduled);
         let failing = count(|pod| !pod.ready && (pod.erroneous || pod.started_not_ready));
-        Self { scheduled, good: scheduled.saturating_sub(failing).max(0) }
+        Self { scheduled, working: scheduled.saturating_sub(failing).max(0) }
     }
 }
 
 /// Whether a PodClique with these pods is below its minimum.
 pub(crate) fn is_below_minimum(clique: &PodClique, pods: &[ObservedPod]) -> bool {
-    let Usable { scheduled, good } = Usable::of(pods);
-    scheduled.min(good) < min_available(clique)
+    let Usable { scheduled, working } = Usable::of(pods);
+    scheduled.min(working) < min_available(clique)
 }
 
 fn count(number: usize) -> i32 {

@@ -97,9 +97,9 @@ pub fn claimed_indices<'a>(
 }
 
 /// The indices of succeeded pods that are not being deleted. They are not replaced.
-pub fn ended<'a>(pods: impl IntoIterator<Item = &'a ObservedPod>) -> Vec<u32> {
-    let ended = pods.into_iter().filter(|pod| pod.phase == Phase::Succeeded && !pod.deleting);
-    ended.filter_map(|pod| pod.index).collect()
+pub fn succeeded_indices<'a>(pods: impl IntoIterator<Item = &'a ObservedPod>) -> Vec<u32> {
+    let succeeded = pods.into_iter().filter(|pod| pod.phase == Phase::Succeeded && !pod.deleting);
+    succeeded.filter_map(|pod| pod.index).collect()
 }
 
 /// The index in the hostname of a pod of this PodClique.

@@ -16,7 +16,7 @@ use crate::termination;
 
 /// The hashes that an up-to-date PodClique has.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct TargetHashes<'a> {
     /// Hash of its clique template.
     pub template_hash: &'a str,
     /// `status.currentGenerationHash` of the set; absent before the set's first status.
@@ -36,7 +36,7 @@ pub struct GroupReplica {
     /// Every member exists and none reports a breach.
     pub healthy: bool,
     /// Every member exists and reports that there is no breach; unlike for `healthy`, an absent condition does not count.
-    pub sound: bool,
+    pub reports_healthy: bool,
     /// Every member exists and once had its minimum.
     pub reached: bool,
     /// Every member exists, has the label of the target template and has reported its hashes.
@@ -56,7 +56,7 @@ pub fn group_replica<'a>(
         available: true,
         updated: true,
         healthy: true,
-        sound: true,
+        reports_healthy: true,
         reached: true,
         current: true,
     };
@@ -70,9 +70,9 @@ pub fn group_replica<'a>(
         let is = |type_| stored.status.as_ref().and_then(|status| find(&status.conditions, type_));
         result.scheduled &= is_scheduled(stored);
         result.available &= is_available(stored);
-        result.updated &= is_updated(stored, Target { template_hash, generation_hash });
+        result.updated &= is_updated(stored, TargetHashes { template_hash, generation_hash });
         result.healthy &= is(breach::BREACHED) != Some(condition::TRUE);
-        result.sound &= is(breach::BREACHED) == Some(condition::FALSE);
+        result.reports_healthy &= is(breach::BREACHED) == Some(condition::FALSE);
         result.reached &= is(breach::REACHED) == Some(condition::TRUE);
         result.current &=
             template_hash_label(stored) == Some(template_hash) && has_reported_hashes(stored);
@@ -148,7 +148,7 @@ pub fn set_replica<'a>(
             continue;
         };
         result.available &= is_available(stored);
-        result.cliques.add(is_updated(stored, Target { template_hash, generation_hash }));
+        result.cliques.add(is_updated(stored, TargetHashes { template_hash, generation_hash }));
         if let Some(status) = &stored.status {
             result.renewed &= status.updated_replicas >= status.replicas;
             result.scheduled |= status.scheduled_replicas > 0;
@@ -180,7 +180,7 @@ pub fn set_replica<'a>(
 }
 
 /// Whether a PodClique is up to date and has its minimum.
-pub(crate) fn is_updated(clique: &PodClique, target: Target<'_>) -> bool {
+pub(crate) fn is_updated(clique: &PodClique, target: TargetHashes<'_>) -> bool {
     let Some(status) = &clique.status else {
         return false;
     };

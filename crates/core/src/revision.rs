@@ -32,7 +32,7 @@ pub struct Revision {
 
 /// A change of the history.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum RevisionChange {
     /// Create this object.
     Create(Value),
     /// Merge this into the object of this name.
@@ -58,17 +58,18 @@ pub fn changes(
     generation_hash: &str,
     live: &[Revision],
     in_use: &BTreeSet<String>,
-) -> Vec<Change> {
+) -> Vec<RevisionChange> {
     let layout = Layout::of(set);
     let name = names::revision(layout.set_name(), generation_hash);
     let highest = live.iter().map(|revision| revision.number).max().unwrap_or(0);
     let mut changes = Vec::new();
     if !live.iter().any(|revision| revision.name == name) {
-        changes.push(Change::Create(object(&layout, &name, highest + 1)));
+        changes.push(RevisionChange::Create(object(&layout, &name, highest + 1)));
     }
     changes.extend(live.iter().filter_map(|revision| {
         let newest = (revision.name == name).then_some(highest);
-        patch(set, revision, newest).map(|patch| Change::Patch(revision.name.clone(), patch))
+        patch(set, revision, newest)
+            .map(|patch| RevisionChange::Patch(revision.name.clone(), patch))
     }));
     let mut former: Vec<_> = live.iter().filter(|revision| revision.name != name).collect();
     if former.len() > LIMIT {
@@ -78,7 +79,7 @@ pub fn changes(
         former.sort_by_key(|revision| revision.number);
         let surplus = former.len().saturating_sub(LIMIT);
         let oldest = former.into_iter().take(surplus);
-        changes.extend(oldest.map(|revision| Change::Delete(revision.name.clone())));
+        changes.extend(oldest.map(|revision| RevisionChange::Delete(revision.name.clone())));
     }
     changes
 }

@@ -141,7 +141,7 @@ pub fn recreated_replicas(gang: &PodGang) -> BTreeMap<String, i32> {
 
 /// The consequence of breaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Consequence {
     /// Nothing.
     Stay,
     /// Terminate at this time, unless it recovers.
@@ -157,16 +157,16 @@ pub fn ends_at(breached_since: Timestamp, delay: Duration) -> Option<Timestamp> 
 }
 
 /// The consequence of breaches with these start times.
-pub fn verdict(
+pub fn consequence(
     breaches: impl IntoIterator<Item = Timestamp>,
     delay: Duration,
     now: Timestamp,
-) -> Verdict {
-    let Some(first) = breaches.into_iter().min() else { return Verdict::Stay };
+) -> Consequence {
+    let Some(first) = breaches.into_iter().min() else { return Consequence::Stay };
     match ends_at(first, delay) {
-        Some(end) if end <= now => Verdict::Terminate,
-        Some(end) => Verdict::Wait(end),
-        None => Verdict::Stay,
+        Some(end) if end <= now => Consequence::Terminate,
+        Some(end) => Consequence::Wait(end),
+        None => Consequence::Stay,
     }
 }
 
@@ -177,16 +177,16 @@ pub fn group_replicas(
     replicas: &[Vec<Timestamp>],
     delay: Duration,
     now: Timestamp,
-) -> Vec<Verdict> {
-    let whole = replicas.iter().filter(|breaches| breaches.is_empty()).count();
+) -> Vec<Consequence> {
+    let healthy = replicas.iter().filter(|breaches| breaches.is_empty()).count();
     let minimum = usize::try_from(group.spec.min_available.unwrap_or(1)).unwrap_or_default();
-    let judge = |breaches: &Vec<Timestamp>| {
-        if whole < minimum {
-            return Verdict::Stay;
+    let consequence_of = |breaches: &Vec<Timestamp>| {
+        if healthy < minimum {
+            return Consequence::Stay;
         }
-        verdict(breaches.iter().copied(), delay, now)
+        consequence(breaches.iter().copied(), delay, now)
     };
-    replicas.iter().map(judge).collect()
+    replicas.iter().map(consequence_of).collect()
 }
 
 /// The status of a group whose set replica is about to be terminated: it recovers, and has to reach its minimum

@@ -37,9 +37,9 @@ pub struct Rollout<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// No update runs: every replica may.
-    Everybody,
+    All,
     /// None: the update is between two replicas.
-    Nobody,
+    None,
     Replica(u32),
 }
 
@@ -53,18 +53,18 @@ impl<'a> Rollout<'a> {
             generation_hash: reported.filter(|reported| *reported == generation_hash),
             on_delete: is_on_delete(set),
             paused: is_paused(set),
-            turn: progress.filter(|it| is_running(it)).map_or(Turn::Everybody, turn),
+            turn: progress.filter(|it| is_running(it)).map_or(Turn::All, turn),
         }
     }
 
     /// Whether the set is up to date and no update runs.
     fn is_settled(&self) -> bool {
-        self.generation_hash.is_some() && self.turn == Turn::Everybody
+        self.generation_hash.is_some() && self.turn == Turn::All
     }
 
     /// Whether a standalone clique of this replica may start an update.
     fn may_begin(&self, set_replica: u32) -> bool {
-        self.turn == Turn::Everybody || self.is_turn_of(set_replica)
+        self.turn == Turn::All || self.is_turn_of(set_replica)
     }
 
     fn is_turn_of(&self, set_replica: u32) -> bool {
@@ -73,7 +73,7 @@ impl<'a> Rollout<'a> {
 }
 
 /// The replica of a set that is currently updated.
-pub fn whose_turn(set: &PodCliqueSet) -> Option<u32> {
+pub fn updating_replica(set: &PodCliqueSet) -> Option<u32> {
     let progress = set.status.as_ref()?.update_progress.as_ref()?;
     match turn(progress) {
         Turn::Replica(index) if is_running(progress) => Some(index),
@@ -91,7 +91,7 @@ fn turn(progress: &PodCliqueSetUpdateProgress) -> Turn {
     let current = progress.currently_updating.first();
     let current = current.filter(|current| current.update_ended_at.is_none());
     let index = current.and_then(|current| u32::try_from(current.replica_index).ok());
-    index.map_or(Turn::Nobody, Turn::Replica)
+    index.map_or(Turn::None, Turn::Replica)
 }
 
 fn is_running(progress: &PodCliqueSetUpdateProgress) -> bool {
@@ -120,7 +120,7 @@ pub fn is_held_back(set: &PodCliqueSet, generation_hash: &str) -> bool {
 
 /// Whether a PodClique has the current template of its set, but with a hash of another implementation. It stays
 /// as it is until its pods have our hash.
-pub fn is_taken_over(set: &PodCliqueSet, generation_hash: &str, clique: &PodClique) -> bool {
+pub fn awaits_adoption(set: &PodCliqueSet, generation_hash: &str, clique: &PodClique) -> bool {
     let label = template_hash_label(clique);
     let is_current = || set::is_foreign(set) || Rollout::of(set, generation_hash).is_settled();
     label.is_some_and(|label| !hash::is_ours(label)) && is_current()
@@ -149,7 +149,7 @@ pub(crate) mod testkit {
 
     /// No update runs, and this hash is current.
     pub(crate) fn idle(generation_hash: Option<&str>) -> Rollout<'_> {
-        Rollout { generation_hash, on_delete: false, paused: false, turn: Turn::Everybody }
+        Rollout { generation_hash, on_delete: false, paused: false, turn: Turn::All }
     }
 
     /// This replica is updated.

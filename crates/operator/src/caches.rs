@@ -77,7 +77,7 @@ pub(crate) struct Stores {
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: SchedulerCaches,
     /// ResourceClaims and their templates.
-    pub(crate) claims: claims::Cached,
+    pub(crate) claims: claims::ClaimCaches,
     /// Only when the operator was told to care for them.
     pub(crate) compute_domains: Option<BySet<Object<ComputeDomain>>>,
 }
@@ -227,7 +227,7 @@ impl Stores {
         let pods = caches.start(pods);
         Self {
             had_minimum: HadMinimum::follow(&cliques.store, &pods, pods_by_clique),
-            claims: claims::Cached::start(caches, &sets),
+            claims: claims::ClaimCaches::start(caches, &sets),
             compute_domains,
             sets,
             cliques,
@@ -301,7 +301,7 @@ impl Stores {
         let succeeded = gang.object.spec.pod_groups.iter().filter_map(|member| {
             let clique = self.cliques.get(namespace, &member.name)?;
             let pods = self.pods_of(&clique.meta.uid);
-            let indices = pods::ended(pods.iter().map(|pod| &pod.observed));
+            let indices = pods::succeeded_indices(pods.iter().map(|pod| &pod.observed));
             let desired = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
             let remaining =
                 desired.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! The admission webhooks: reviews in, verdicts out. The rules are `grove_core::admission`'s; here
+//! The admission webhooks: reviews in, responses out. The rules are `grove_core::admission`'s; here
 //! they get what they ask for from the review, the configuration and the cache.
 
 pub(crate) mod registration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use grove_api::field_error::FieldError;
 use grove_api::{PodCliqueSet, labels};
 use grove_backends::{Registry, SchedulerCaches};
-use grove_core::admission::{self, Context, Decision, Guards, ManagedRequest, Protection};
-use grove_runtime::admission::{Request, Verdict, Webhooks};
+use grove_core::admission::{self, Authorization, Context, Guards, ManagedRequest, Protection};
+use grove_runtime::admission::{AdmissionResponse, Request, Webhooks};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
 use grove_runtime::resource::ObjectKey;
@@ -75,14 +75,14 @@ struct Schedulers {
     objects: SchedulerCaches,
 }
 
-fn default(request: &Request) -> Verdict {
+fn default(request: &Request) -> AdmissionResponse {
     let raw = match decode::<Value>(request.object.as_deref()) {
         Ok(raw) => raw,
-        Err(verdict) => return *verdict,
+        Err(response) => return *response,
     };
     match admission::default_patch(&raw) {
-        Ok(patch) => Verdict::patch(patch),
-        Err(error) => Verdict::undecodable(error.to_string()),
+        Ok(patch) => AdmissionResponse::patch(patch),
+        Err(error) => AdmissionResponse::undecodable(error.to_string()),
     }
 }
 
@@ -112,38 +112,39 @@ async fn validate(
     context: &Context,
     schedulers: &Schedulers,
     classes: Option<&PriorityClasses>,
-) -> Verdict {
+) -> AdmissionResponse {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
-        Err(verdict) => return *verdict,
+        Err(response) => return *response,
     };
     let old = match request.operation {
         Operation::Create => None,
         Operation::Update => match decode_set(request.old_object.as_deref()) {
             Ok(old) => Some(old),
-            Err(verdict) => return *verdict,
+            Err(response) => return *response,
         },
-        Operation::Delete | Operation::Connect => return Verdict::allow(),
+        Operation::Delete | Operation::Connect => return AdmissionResponse::allow(),
     };
-    let mut verdict = match &old {
+    let mut validation = match &old {
         None => admission::validate_create(&new, context),
         Some(old) => admission::validate_update(&new, old, context),
     };
-    if verdict.is_allowed() && new.metadata.deletion_timestamp.is_none() {
+    if validation.is_allowed() && new.metadata.deletion_timestamp.is_none() {
         match ask_backend(&new, old.as_ref(), schedulers).await {
             Ok(warnings) => {
-                verdict.warnings.extend(warnings);
+                validation.warnings.extend(warnings);
                 if let Some(classes) = classes {
-                    verdict.warnings.extend(classes.missing(&new).await);
+                    validation.warnings.extend(classes.missing(&new).await);
                 }
             }
             Err(detail) => {
-                verdict.errors.push(FieldError::invalid("spec", &*request.name, detail));
+                validation.errors.push(FieldError::invalid("spec", &*request.name, detail));
             }
         }
     }
-    let answer = verdict.message().map_or_else(Verdict::allow, Verdict::deny);
-    answer.warn(verdict.warnings)
+    let answer =
+        validation.message().map_or_else(AdmissionResponse::allow, AdmissionResponse::deny);
+    answer.warn(validation.warnings)
 }
 
 /// What the scheduler of a set says about it. All its cliques have the same one.
@@ -160,17 +161,19 @@ async fn ask_backend(
     backend.validate(new, old, &schedulers.objects).await
 }
 
-fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Verdict {
+fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> AdmissionResponse {
     if request.operation == Operation::Connect {
-        return Verdict::allow();
+        return AdmissionResponse::allow();
     }
     let object = request.old_object.as_deref().or(request.object.as_deref());
     let object = match decode::<ManagedObject>(object) {
         Ok(object) => object,
-        Err(verdict) => return *verdict,
+        Err(response) => return *response,
     };
     if !sets.is_synced() {
-        return Verdict::failed("the operator has not read the PodCliqueSets yet; try again");
+        return AdmissionResponse::failed(
+            "the operator has not read the PodCliqueSets yet; try again",
+        );
     }
     let managed = ManagedRequest {
         operation: match request.operation {
@@ -192,8 +195,8 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Verdict {
     };
     let Ok(decision) = admission::authorize(&managed, guards, lookup);
     match decision {
-        Decision::Allow { warnings } => Verdict::allow().warn(warnings),
-        Decision::Deny { message } => Verdict::deny(message),
+        Authorization::Allow { warnings } => AdmissionResponse::allow().warn(warnings),
+        Authorization::Deny { message } => AdmissionResponse::deny(message),
     }
 }
 
@@ -216,17 +219,20 @@ impl ManagedObject {
     }
 }
 
-/// Decodes a part of a review, or the verdict about one that cannot be decoded.
-fn decode<T: serde::de::DeserializeOwned>(object: Option<&RawValue>) -> Result<T, Box<Verdict>> {
-    let object =
-        object.ok_or_else(|| Box::new(Verdict::undecodable("the review has no object")))?;
+/// Decodes a part of a review, or the response about one that cannot be decoded.
+fn decode<T: serde::de::DeserializeOwned>(
+    object: Option<&RawValue>,
+) -> Result<T, Box<AdmissionResponse>> {
+    let object = object
+        .ok_or_else(|| Box::new(AdmissionResponse::undecodable("the review has no object")))?;
     serde_json::from_str(object.get())
-        .map_err(|error| Box::new(Verdict::undecodable(error.to_string())))
+        .map_err(|error| Box::new(AdmissionResponse::undecodable(error.to_string())))
 }
 
-fn decode_set(object: Option<&RawValue>) -> Result<PodCliqueSet, Box<Verdict>> {
+fn decode_set(object: Option<&RawValue>) -> Result<PodCliqueSet, Box<AdmissionResponse>> {
     let raw = decode::<Value>(object)?;
-    admission::decode(&raw).map_err(|error| Box::new(Verdict::undecodable(error.to_string())))
+    admission::decode(&raw)
+        .map_err(|error| Box::new(AdmissionResponse::undecodable(error.to_string())))
 }
 
 #[cfg(test)]

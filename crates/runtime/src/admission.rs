@@ -1,6 +1,6 @@
 //! Admission reviews (`admission.k8s.io/v1`): from an HTTP request to a decision and back.
 //!
-//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`Verdict`]. This module does
+//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`AdmissionResponse`]. This module does
 //! the rest: it limits the body, the number of concurrent reviews and the time of each (below the API
 //! server's own timeout), catches panics and counts results. Every failure that has the uid of a review is
 //! answered as a denial of that review, so that the user reads a sentence instead of "internal error".
@@ -81,7 +81,7 @@ pub struct Request {
 
 /// The decision of a webhook about one request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum AdmissionResponse {
     /// Allows the request.
     Allow {
         /// Shown to the user by kubectl.
@@ -108,13 +108,13 @@ pub struct Denial {
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
+impl AdmissionResponse {
     /// Allows the request unchanged.
     pub const fn allow() -> Self {
         Self::Allow { warnings: Vec::new(), patch: None }
     }
 
-    /// Allows the request with these changes; an empty patch is the same as [`Verdict::allow`].
+    /// Allows the request with these changes; an empty patch is the same as [`AdmissionResponse::allow`].
     pub fn patch(patch: json_patch::Patch) -> Self {
         let patch = (!patch.0.is_empty()).then_some(patch);
         Self::Allow { warnings: Vec::new(), patch }
@@ -151,7 +151,8 @@ impl Verdict {
     }
 }
 
-type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send + Sync>;
+type Handler =
+    Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = AdmissionResponse> + Send>> + Send + Sync>;
 
 /// Collects the webhooks of a process in one router. They share one limit of concurrent reviews.
 #[derive(Clone)]
@@ -182,7 +183,7 @@ impl Webhooks {
         handler: impl Fn(Request) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Verdict> + Send + 'static,
+        F: Future<Output = AdmissionResponse> + Send + 'static,
     {
         let webhook = Webhook {
             name,
@@ -222,7 +223,7 @@ async fn answer(State(webhook): State<Webhook>, RawQuery(query): RawQuery, body:
         Ok(request) => webhook.review(request, timeout).await,
         Err(Unreadable::Request { uid, message }) => {
             webhook.metrics.admission(webhook.name, "undecodable");
-            response(uid, Verdict::undecodable(message))
+            respond(uid, AdmissionResponse::undecodable(message))
         }
         Err(unreadable) => {
             webhook.metrics.admission(webhook.name, "undecodable");
@@ -235,31 +236,36 @@ impl Webhook {
     async fn review(&self, request: Request, timeout: Duration) -> Response {
         let uid = request.uid.clone();
         let decided = self.clock.timeout(timeout, self.decide(request)).await;
-        let (result, verdict) = decided.unwrap_or_else(|| {
+        let (result, response) = decided.unwrap_or_else(|| {
             tracing::warn!(webhook = self.name, uid, "admission review took too long");
             let message = format!("no decision within {timeout:?}; try again");
-            ("timeout", Verdict::refuse(504, "Timeout", message))
+            ("timeout", AdmissionResponse::refuse(504, "Timeout", message))
         });
         self.metrics.admission(self.name, result);
-        response(uid, verdict)
+        respond(uid, response)
     }
 
-    async fn decide(&self, request: Request) -> (&'static str, Verdict) {
+    async fn decide(&self, request: Request) -> (&'static str, AdmissionResponse) {
         let _running = self.running.acquire().await.expect("the semaphore is never closed");
         let uid = request.uid.clone();
         // The handler's synchronous part runs inside the future, so its panics are caught as well.
         let decision = async { (self.handler)(request).await };
         match AssertUnwindSafe(decision).catch_unwind().await {
-            Ok(verdict @ Verdict::Allow { .. }) => ("allowed", verdict),
-            Ok(Verdict::Deny(denial)) if denial.code >= 500 => ("failed", Verdict::Deny(denial)),
-            Ok(Verdict::Deny(denial)) => {
+            Ok(response @ AdmissionResponse::Allow { .. }) => ("allowed", response),
+            Ok(AdmissionResponse::Deny(denial)) if denial.code >= 500 => {
+                ("failed", AdmissionResponse::Deny(denial))
+            }
+            Ok(AdmissionResponse::Deny(denial)) => {
                 tracing::debug!(webhook = self.name, uid, message = denial.message, "denied");
-                ("denied", Verdict::Deny(denial))
+                ("denied", AdmissionResponse::Deny(denial))
             }
             Err(panic) => {
                 let panic = panic_message(&*panic);
                 tracing::error!(webhook = self.name, uid, panic, "admission handler panicked");
-                ("panicked", Verdict::failed("the webhook failed on this object; see its log"))
+                (
+                    "panicked",
+                    AdmissionResponse::failed("the webhook failed on this object; see its log"),
+                )
             }
         }
     }
@@ -333,7 +339,7 @@ fn decode(body: &[u8]) -> Result<Request, Unreadable> {
     })
 }
 
-fn response(uid: String, verdict: Verdict) -> Response {
+fn respond(uid: String, response: AdmissionResponse) -> Response {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Review {
@@ -355,15 +361,15 @@ fn response(uid: String, verdict: Verdict) -> Response {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     }
-    let answer = match verdict {
-        Verdict::Allow { warnings, patch } => {
+    let answer = match response {
+        AdmissionResponse::Allow { warnings, patch } => {
             let patch = patch.map(|patch| {
                 ByteString(serde_json::to_vec(&patch).expect("a patch has only string keys"))
             });
             let patch_type = patch.is_some().then_some("JSONPatch");
             Answer { uid, allowed: true, status: None, patch_type, patch, warnings }
         }
-        Verdict::Deny(mut denial) => {
+        AdmissionResponse::Deny(mut denial) => {
             let warnings = std::mem::take(&mut denial.warnings);
             let status = Some(denial.into());
             Answer { uid, allowed: false, status, patch_type: None, patch: None, warnings }

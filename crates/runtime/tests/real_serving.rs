@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grove_runtime::admission::{Request, Verdict, Webhooks};
+use grove_runtime::admission::{AdmissionResponse, Request, Webhooks};
 use grove_runtime::certificates::ServingCertificate;
 use grove_runtime::certificates::managed::{
     AuthorityName, ManagedCertificate, ManagedConfig, Schedule, Webhook,
@@ -234,16 +234,16 @@ fn webhooks(env: &Env) -> axum::Router {
     Webhooks::new(env, 64)
         .route("/validate", "validate.hooks.example.com", |request: Request| async move {
             let object: Value = serde_json::from_str(request.object.unwrap().get()).unwrap();
-            match object["data"]["verdict"].as_str() {
-                Some("deny") => Verdict::deny("data.verdict: Invalid value: \"deny\""),
+            match object["data"]["response"].as_str() {
+                Some("deny") => AdmissionResponse::deny("data.response: Invalid value: \"deny\""),
                 Some("panic") => panic!("out of luck"),
-                _ => Verdict::allow().warn(["reviewed".to_owned()]),
+                _ => AdmissionResponse::allow().warn(["reviewed".to_owned()]),
             }
         })
         .route("/mutate", "mutate.hooks.example.com", |_| async {
             let patch =
                 json!([{"op": "add", "path": "/metadata/labels", "value": {"mutated": "yes"}}]);
-            Verdict::patch(serde_json::from_value(patch).unwrap())
+            AdmissionResponse::patch(serde_json::from_value(patch).unwrap())
         })
         .into_router()
 }
@@ -409,12 +409,12 @@ fn verdicts_reach_the_user_and_a_foreign_secret_is_not_changed() {
         setup.register(&client, &replica, &replica).await;
         setup.settled(&client).await;
 
-        let denied = admit(&client, "x", json!({"verdict": "deny"})).await.unwrap_err();
-        let panicked = admit(&client, "x", json!({"verdict": "panic"})).await.unwrap_err();
-        let allowed = admit(&client, "x", json!({"verdict": "allow"})).await.unwrap();
+        let denied = admit(&client, "x", json!({"response": "deny"})).await.unwrap_err();
+        let panicked = admit(&client, "x", json!({"response": "panic"})).await.unwrap_err();
+        let allowed = admit(&client, "x", json!({"response": "allow"})).await.unwrap();
 
         let webhook = "admission webhook \"validate.hooks.example.com\" denied the request";
-        let deny = "data.verdict: Invalid value: \"deny\"";
+        let deny = "data.response: Invalid value: \"deny\"";
         assert_eq!(denied, format!("403 {webhook}: {deny}"));
         let failed = "the webhook failed on this object; see its log";
         assert_eq!(panicked, format!("500 {webhook}: {failed}"));

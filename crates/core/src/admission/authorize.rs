@@ -69,7 +69,7 @@ impl Protection {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Authorization {
     /// Allowed.
     Allow {
         /// Warnings for the user.
@@ -82,7 +82,7 @@ pub enum Decision {
     },
 }
 
-impl Decision {
+impl Authorization {
     const fn allow() -> Self {
         Self::Allow { warnings: Vec::new() }
     }
@@ -98,25 +98,25 @@ pub fn authorize<E>(
     request: &ManagedRequest<'_>,
     guards: &Guards,
     lookup: impl FnOnce(&str) -> Result<Option<Protection>, E>,
-) -> Result<Decision, E> {
+) -> Result<Authorization, E> {
     if request.operation == Operation::Connect {
-        return Ok(Decision::allow());
+        return Ok(Authorization::allow());
     }
     let object = format!("{}/{}", request.namespace, request.name);
     let Some(set) = request.part_of else {
         let label = labels::PART_OF;
-        return Ok(Decision::allow_with(format!(
+        return Ok(Authorization::allow_with(format!(
             "missing required label {label} on resource {object}"
         )));
     };
     match lookup(set)? {
         None => {
             let set = format!("{}/{set}", request.namespace);
-            Ok(Decision::allow_with(format!(
+            Ok(Authorization::allow_with(format!(
                 "PodCliqueSet {set} not found, resource {object} is not protected"
             )))
         }
-        Some(Protection::Off) => Ok(Decision::allow()),
+        Some(Protection::Off) => Ok(Authorization::allow()),
         Some(Protection::On) => Ok(decide_protected(request, guards, &object, set)),
     }
 }
@@ -126,12 +126,12 @@ fn decide_protected(
     guards: &Guards,
     object: &str,
     set: &str,
-) -> Decision {
+) -> Authorization {
     let pod_deletion = request.is_pod && request.operation == Operation::Delete;
     let exempt =
         request.user == guards.operator || guards.exempt.iter().any(|user| user == request.user);
     if pod_deletion || exempt {
-        return Decision::allow();
+        return Authorization::allow();
     }
     let instead = format!(
         "the operator manages it for PodCliqueSet {}/{set}. Change the PodCliqueSet instead, annotate it \
@@ -154,7 +154,7 @@ fn decide_protected(
             "Unhandled operation. Admission denied.".to_owned()
         }
     };
-    Decision::Deny { message }
+    Authorization::Deny { message }
 }
 
 #[cfg(test)]

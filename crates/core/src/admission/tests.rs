@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, Verdict, decode, validate_create};
+use super::{Context, Validation, decode, validate_create};
 
 mod arbitrary;
 mod cliques;
@@ -91,12 +91,12 @@ fn changed(change: Change) -> Value {
     set
 }
 
-fn create_in(context: &Context, change: Change) -> Verdict {
+fn create_in(context: &Context, change: Change) -> Validation {
     validate_create(&decode(&changed(change)).unwrap(), context)
 }
 
-fn texts(verdict: &Verdict) -> Vec<String> {
-    verdict.errors.iter().map(ToString::to_string).collect()
+fn texts(validation: &Validation) -> Vec<String> {
+    validation.errors.iter().map(ToString::to_string).collect()
 }
 
 /// Creates the changed set and compares the errors.

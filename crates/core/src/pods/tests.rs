@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::{
-    ObservedPod, Phase, balance, claimed_indices, ended, index_of,
+    ObservedPod, Phase, balance, claimed_indices, index_of, succeeded_indices,
     testkit::{any_pods, pod, running},
 };
 
@@ -163,7 +163,7 @@ fn succeeded_pods_are_not_replaced() {
     let going = ObservedPod { deleting: true, ..phase(3, Phase::Succeeded) };
     let pods = [phase(0, Phase::Succeeded), phase(1, Phase::Failed), running("p2", 2), going];
 
-    assert_eq!(ended(&pods), [0]);
+    assert_eq!(succeeded_indices(&pods), [0]);
 }
 
 proptest! {

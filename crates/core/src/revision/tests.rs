@@ -32,18 +32,18 @@ fn revision(hash: &str, number: i64) -> Revision {
 }
 
 /// The changes for a set whose template has the hash `now`.
-fn decide(cause: Option<&str>, live: &[Revision], in_use: &[&str]) -> Vec<Change> {
+fn decide(cause: Option<&str>, live: &[Revision], in_use: &[&str]) -> Vec<RevisionChange> {
     let in_use = in_use.iter().map(|&hash| hash.to_owned()).collect();
     changes(&set(cause), "now", live, &in_use)
 }
 
-fn told(changes: &[Change]) -> Vec<String> {
-    let one = |change: &Change| match change {
-        Change::Create(object) => {
+fn told(changes: &[RevisionChange]) -> Vec<String> {
+    let one = |change: &RevisionChange| match change {
+        RevisionChange::Create(object) => {
             format!("create {} as {}", object["metadata"]["name"], object["revision"])
         }
-        Change::Patch(name, patch) => format!("patch {name} {patch}"),
-        Change::Delete(name) => format!("delete {name}"),
+        RevisionChange::Patch(name, patch) => format!("patch {name} {patch}"),
+        RevisionChange::Delete(name) => format!("delete {name}"),
     };
     changes.iter().map(one).collect()
 }
@@ -52,7 +52,7 @@ fn told(changes: &[Change]) -> Vec<String> {
 fn a_revision_has_the_hashed_template_and_the_change_cause() {
     let changes = decide(Some("first try"), &[], &[]);
 
-    let [Change::Create(object)] = &changes[..] else { panic!("{changes:?}") };
+    let [RevisionChange::Create(object)] = &changes[..] else { panic!("{changes:?}") };
     insta::assert_json_snapshot!(object);
 }
 
@@ -111,7 +111,7 @@ fn revisions_of_a_set_that_was_deleted_without_its_children_are_adopted() {
 
     assert_eq!(changes.len(), 2);
     for change in changes {
-        let Change::Patch(_, patch) = change else { panic!("{change:?}") };
+        let RevisionChange::Patch(_, patch) = change else { panic!("{change:?}") };
         assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(patch["revision"], Value::Null);
     }

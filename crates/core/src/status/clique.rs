@@ -21,7 +21,7 @@ pub struct CliqueFacts<'a> {
     /// Name of the set.
     pub set: &'a str,
     /// The PodClique, its template and its pods.
-    pub clique: update::clique::Clique<'a>,
+    pub clique: update::clique::CliqueUpdate<'a>,
     /// The state of the set's update.
     pub rollout: Rollout<'a>,
     /// Whether the minimum was ready at some time that no status has reported yet.
@@ -132,22 +132,22 @@ impl<'a> CliqueFacts<'a> {
 
     fn observation_of_breach(&self, status: &PodCliqueStatus) -> Observation<'static> {
         let min = min_available(self.object());
-        let Usable { scheduled, good } = Usable::of(self.clique.pods);
+        let Usable { scheduled, working } = Usable::of(self.clique.pods);
         let (value, reason, message) = if status.update_progress.as_ref().is_some_and(is_running) {
             let message = "Update is in progress".to_owned();
             (condition::UNKNOWN, breach::UPDATE_IN_PROGRESS, message)
         } else if scheduled < min {
             let message = format!("Scheduled replicas ({scheduled}) below MinAvailable ({min})");
             (condition::TRUE, reasons::SCHEDULED_REPLICAS_BELOW_MIN_AVAILABLE, message)
-        } else if good < min {
+        } else if working < min {
             let message = format!(
-                "Insufficient ready or starting pods. expected at least: {min}, found: {good}"
+                "Insufficient ready or starting pods. expected at least: {min}, found: {working}"
             );
             (condition::TRUE, reasons::INSUFFICIENT_READY_PODS, message)
         } else {
             let message = format!(
                 "Either sufficient ready or starting pods found. expected at least: {min}, found: \
-                 {good}"
+                 {working}"
             );
             (condition::FALSE, reasons::SUFFICIENT_READY_PODS, message)
         };

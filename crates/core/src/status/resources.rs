@@ -6,7 +6,7 @@ use grove_api::{
 };
 use jiff::Timestamp;
 
-use crate::condition::{Trouble, observe_trouble};
+use crate::condition::{ProblemCondition, observe_problem};
 
 /// Why resources of a set are unavailable, with reason and message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +30,9 @@ pub fn resources(
         (condition::RESOURCE_CLAIMS_READY, state.claims, claims),
         (condition::COMPUTE_DOMAINS_READY, state.domains, domains),
     ];
-    for (type_, bad, good) in rows {
-        let trouble = Trouble { type_, bad, when_bad: FALSE, good };
-        observe_trouble(&mut status.conditions, &trouble, generation, now);
+    for (type_, problem, resolved) in rows {
+        let condition = ProblemCondition { type_, problem, problem_status: FALSE, resolved };
+        observe_problem(&mut status.conditions, &condition, generation, now);
     }
 }
 

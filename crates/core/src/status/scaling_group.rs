@@ -23,7 +23,7 @@ pub struct GroupFacts<'a> {
     /// Name of the set.
     pub set: &'a str,
     /// The group and its replicas.
-    pub group: update::group::Group<'a>,
+    pub group: update::group::GroupUpdate<'a>,
     /// The state of the set's update.
     pub rollout: Rollout<'a>,
 }
@@ -34,12 +34,12 @@ pub fn scaling_group(
     outcome: Outcome<'_>,
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {
-    let update::group::Group { object: group, replicas, .. } = facts.group;
+    let update::group::GroupUpdate { object: group, replicas, .. } = facts.group;
     let mut status = group.status.clone().unwrap_or_default();
     status.update_progress = update::group::progress(&facts.group, &facts.rollout, now);
     outcome.record(&mut status.observed_generation, &mut status.last_errors);
     let number = |is: fn(&GroupReplica) -> bool| {
-        wire_count(replicas.iter().filter(|replica| is(&replica.judged)).count())
+        wire_count(replicas.iter().filter(|replica| is(&replica.state)).count())
     };
     status.replicas = group.spec.replicas;
     status.scheduled_replicas = number(|replica| replica.scheduled);
@@ -53,7 +53,7 @@ pub fn scaling_group(
         .is_some_and(|it| it.update_started_at.is_some() && it.update_ended_at.is_none());
     if !updating
         && let Some(generation_hash) = facts.rollout.generation_hash
-        && replicas.iter().all(|replica| replica.judged.current)
+        && replicas.iter().all(|replica| replica.state.current)
     {
         status.current_pod_clique_set_generation_hash = Some(generation_hash.to_owned());
     }
@@ -70,19 +70,20 @@ fn observe_breach(
     now: Timestamp,
 ) {
     let group = facts.group.object;
-    let replicas = facts.group.replicas.iter().map(|replica| replica.judged);
+    let replicas = facts.group.replicas.iter().map(|replica| replica.state);
     let is_new = find(&status.conditions, breach::BREACHED).is_none();
     let generation = group.metadata.generation;
     let minimum = minimum(facts, status);
     let stored = status.conditions.clone();
     let is_reached = minimum.is_reached(&stored);
-    let healthy = replicas.clone().filter(|one| if is_reached { one.healthy } else { one.sound });
+    let healthy =
+        replicas.clone().filter(|one| if is_reached { one.healthy } else { one.reports_healthy });
     let breach = observation_of_breach(group, updating, wire_count(healthy.count()));
     if is_reached {
         let over = reasons::GANG_TERMINATION_IN_PROGRESS;
         status.conditions.retain(|condition| condition.type_ != over);
     }
-    let is_silent = replicas.into_iter().any(|one| one.healthy && !one.sound);
+    let is_silent = replicas.into_iter().any(|one| one.healthy && !one.reports_healthy);
     // A new group reports a breach only after its members have reported.
     if is_new && is_silent && !is_reached && breach.status == condition::TRUE {
         return;
@@ -93,7 +94,7 @@ fn observe_breach(
 
 fn minimum(facts: &GroupFacts<'_>, status: &PodCliqueScalingGroupStatus) -> reached::Minimum {
     let group = facts.group.object;
-    let reached = facts.group.replicas.iter().filter(|replica| replica.judged.reached).count();
+    let reached = facts.group.replicas.iter().filter(|replica| replica.state.reached).count();
     let min = group.spec.min_available.unwrap_or(1);
     let (conditions, created) = (&status.conditions, created(&group.metadata));
     let was_up = find(conditions, breach::BREACHED) == Some(condition::FALSE)

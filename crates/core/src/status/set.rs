@@ -9,7 +9,7 @@ use grove_api::{
 use jiff::Timestamp;
 
 use super::{Outcome, wire_count};
-use crate::condition::{Observation, Trouble, observe, observe_trouble};
+use crate::condition::{Observation, ProblemCondition, observe, observe_problem};
 use crate::replicas::SetReplica;
 use crate::update;
 
@@ -37,9 +37,9 @@ pub fn scheduler(
         (condition::SCHEDULER_BACKEND_READY, state.problem, FALSE, in_sync),
         (condition::SCHEDULER_LIMITS, state.limit, TRUE, unlimited),
     ];
-    for (type_, bad, when_bad, good) in rows {
-        let trouble = Trouble { type_, bad, when_bad, good };
-        observe_trouble(&mut status.conditions, &trouble, generation, now);
+    for (type_, problem, problem_status, resolved) in rows {
+        let condition = ProblemCondition { type_, problem, problem_status, resolved };
+        observe_problem(&mut status.conditions, &condition, generation, now);
     }
 }
 

@@ -12,13 +12,14 @@ use crate::pods::{
     ObservedPod,
     testkit::{any_pods, pod, running},
 };
-use crate::replicas::{Target, is_updated};
+use crate::replicas::{TargetHashes, is_updated};
 use crate::update::{self, testkit::idle};
 
 mod aggregate;
 
 const COMPLETE: Outcome<'static> = Outcome::Complete { generation: Some(1) };
-const TARGET: Target<'static> = Target { template_hash: "hash", generation_hash: Some("gen") };
+const TARGET: TargetHashes<'static> =
+    TargetHashes { template_hash: "hash", generation_hash: Some("gen") };
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -37,7 +38,7 @@ fn clique(name: &str, replicas: i32, min_available: i32) -> PodClique {
 
 fn facts<'a>(clique: &'a PodClique, pods: &'a [ObservedPod]) -> CliqueFacts<'a> {
     let (set_replica, template_hash) = (0, TARGET.template_hash);
-    let clique = update::clique::Clique { object: clique, set_replica, template_hash, pods };
+    let clique = update::clique::CliqueUpdate { object: clique, set_replica, template_hash, pods };
     let rollout = idle(TARGET.generation_hash);
     CliqueFacts { set: "demo", clique, rollout, had_minimum: false }
 }
@@ -225,7 +226,7 @@ fn a_clique_is_up_to_date_when_all_five_criteria_hold() {
     }
     let mut unhashed = complete();
     unhashed.status.as_mut().unwrap().current_pod_clique_set_generation_hash = None;
-    assert!(!is_updated(&unhashed, Target { generation_hash: None, ..TARGET }));
+    assert!(!is_updated(&unhashed, TargetHashes { generation_hash: None, ..TARGET }));
 }
 
 proptest! {

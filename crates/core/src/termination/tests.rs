@@ -93,33 +93,33 @@ fn the_base_gang_lists_the_cliques_to_delete() {
 fn the_delay_counts_from_the_first_breach() {
     let delay = Duration::from_secs;
     for (breaches, wait, now, expected) in [
-        (vec![], delay(0), 100, Verdict::Stay),
-        (vec![90], delay(10), 99, Verdict::Wait(at(100))),
-        (vec![90], delay(10), 100, Verdict::Terminate),
-        (vec![95, 90], delay(10), 100, Verdict::Terminate),
-        (vec![95], delay(10), 100, Verdict::Wait(at(105))),
-        (vec![100], delay(0), 100, Verdict::Terminate),
-        (vec![1], delay(u64::MAX), 100, Verdict::Stay),
+        (vec![], delay(0), 100, Consequence::Stay),
+        (vec![90], delay(10), 99, Consequence::Wait(at(100))),
+        (vec![90], delay(10), 100, Consequence::Terminate),
+        (vec![95, 90], delay(10), 100, Consequence::Terminate),
+        (vec![95], delay(10), 100, Consequence::Wait(at(105))),
+        (vec![100], delay(0), 100, Consequence::Terminate),
+        (vec![1], delay(u64::MAX), 100, Consequence::Stay),
     ] {
         let breaches: Vec<_> = breaches.into_iter().map(at).collect();
-        assert_eq!(verdict(breaches.clone(), wait, at(now)), expected, "{breaches:?} at {now}");
+        assert_eq!(consequence(breaches.clone(), wait, at(now)), expected, "{breaches:?} at {now}");
     }
 }
 
 #[test]
 fn only_group_replicas_are_terminated_while_the_group_keeps_its_minimum() {
-    use Verdict::{Stay, Terminate, Wait};
+    use Consequence::{Stay, Terminate, Wait};
     let broken = |second| vec![at(second)];
-    let whole = Vec::new;
+    let healthy = Vec::new;
     for (minimum, replicas, expected) in [
-        (1, [whole(), broken(80), broken(95)], [Stay, Terminate, Wait(at(105))]),
-        (2, [whole(), broken(80), whole()], [Stay, Terminate, Stay]),
-        (2, [whole(), broken(80), broken(95)], [Stay; 3]),
+        (1, [healthy(), broken(80), broken(95)], [Stay, Terminate, Wait(at(105))]),
+        (2, [healthy(), broken(80), healthy()], [Stay, Terminate, Stay]),
+        (2, [healthy(), broken(80), broken(95)], [Stay; 3]),
         (1, [broken(80), broken(80), broken(80)], [Stay; 3]),
     ] {
         let group = group(minimum, &[]);
-        let verdicts = group_replicas(&group, &replicas, Duration::from_secs(10), at(100));
-        assert_eq!(verdicts, expected, "minimum {minimum}, {replicas:?}");
+        let consequences = group_replicas(&group, &replicas, Duration::from_secs(10), at(100));
+        assert_eq!(consequences, expected, "minimum {minimum}, {replicas:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pods::ObservedPod;
 
 /// A PodClique that may have to be updated.
 #[derive(Clone, Copy, Debug)]
-pub struct Clique<'a> {
+pub struct CliqueUpdate<'a> {
     /// The stored PodClique.
     pub object: &'a PodClique,
     /// Replica of the set.
@@ -27,7 +27,7 @@ pub struct Clique<'a> {
 /// A new PodClique has nothing to replace, so it reports an update that ended when it started. Members of
 /// groups are replaced together and report updates with `OnDelete` only.
 pub fn progress(
-    clique: &Clique<'_>,
+    clique: &CliqueUpdate<'_>,
     rollout: &Rollout<'_>,
     now: Timestamp,
 ) -> Option<PodCliqueUpdateProgress> {
@@ -81,7 +81,7 @@ pub fn progress(
 
 /// Pods to delete according to the reported progress: all outdated pods that are not ready, and the selected
 /// ready one.
-pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a ObservedPod> {
+pub fn outdated<'a>(clique: &CliqueUpdate<'a>, rollout: &Rollout<'_>) -> Vec<&'a ObservedPod> {
     let status = clique.object.status.as_ref();
     let progress = status.and_then(|status| status.update_progress.as_ref());
     let running = progress.filter(|it| {
@@ -99,7 +99,10 @@ pub fn outdated<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Vec<&'a Obser
 
 /// Pods that have the current template, but with a hash of another implementation, like their PodClique. The
 /// operator relabels first the pods, then the PodClique. Nothing if there is no such hash.
-pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<&'a ObservedPod>> {
+pub fn pods_to_adopt<'a>(
+    clique: &CliqueUpdate<'a>,
+    rollout: &Rollout<'_>,
+) -> Option<Vec<&'a ObservedPod>> {
     let label = template_hash_label(clique.object).filter(|label| !hash::is_ours(label))?;
     // A template that has changed since needs an ordinary update.
     if !rollout.is_settled() {
@@ -111,7 +114,7 @@ pub fn taken_over<'a>(clique: &Clique<'a>, rollout: &Rollout<'_>) -> Option<Vec<
 
 /// Selects the next pod if that is allowed.
 fn step(
-    clique: &Clique<'_>,
+    clique: &CliqueUpdate<'_>,
     rollout: &Rollout<'_>,
     progress: &mut PodCliqueUpdateProgress,
 ) -> Step {
@@ -144,7 +147,7 @@ fn step(
     Step::Goes
 }
 
-impl<'a> Clique<'a> {
+impl<'a> CliqueUpdate<'a> {
     fn is_member(&self) -> bool {
         let all = self.object.metadata.labels.as_ref();
         all.is_some_and(|all| all.contains_key(labels::POD_CLIQUE_SCALING_GROUP))

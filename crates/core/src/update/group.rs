@@ -14,20 +14,20 @@ use crate::replicas::{GroupReplica, is_deleting};
 
 /// A scaling group that may have to be updated.
 #[derive(Clone, Copy, Debug)]
-pub struct Group<'a> {
+pub struct GroupUpdate<'a> {
     /// The stored group.
     pub object: &'a PodCliqueScalingGroup,
     /// Replica of the set.
     pub set_replica: u32,
     /// Its replicas `0..spec.replicas`.
-    pub replicas: &'a [Replica],
+    pub replicas: &'a [ReplicaUpdate],
 }
 
 /// One replica of a group, for its update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replica {
+pub struct ReplicaUpdate {
     /// Its state in the status of the group.
-    pub judged: GroupReplica,
+    pub state: GroupReplica,
     /// Whether a member is outdated, and the state of the replica then.
     pub outdated: Option<Outdated>,
     /// Number of up-to-date members.
@@ -50,9 +50,9 @@ pub fn replica<'a>(
     members: &[layout::Clique<'_>],
     member: impl Fn(&str) -> Option<&'a PodClique>,
     template_hashes: &BTreeMap<String, String>,
-    judged: GroupReplica,
-) -> Replica {
-    let mut result = Replica { judged, members: members.len(), ..Replica::default() };
+    state: GroupReplica,
+) -> ReplicaUpdate {
+    let mut result = ReplicaUpdate { state, members: members.len(), ..ReplicaUpdate::default() };
     let (mut outdated, mut ready) = (false, true);
     for place in members {
         let Some(stored) = member(&place.name).filter(|one| !is_deleting(&one.metadata)) else {
@@ -75,7 +75,7 @@ pub fn replica<'a>(
 /// replica selected when the last one is complete and enough others are available, ended when all replicas are
 /// up to date.
 pub fn progress(
-    group: &Group<'_>,
+    group: &GroupUpdate<'_>,
     rollout: &Rollout<'_>,
     now: Timestamp,
 ) -> Option<ScalingGroupUpdateProgress> {
@@ -102,7 +102,7 @@ pub fn progress(
         progress.ready_replica_indices_selected_to_update = None;
     }
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let sum = |of: fn(&Replica) -> usize| group.replicas.iter().map(of).sum();
+    let sum = |of: fn(&ReplicaUpdate) -> usize| group.replicas.iter().map(of).sum();
     progress.updated_pod_cliques_count = count(sum(|one| one.updated_members));
     progress.total_pod_cliques_count = count(sum(|one| one.members));
     Some(progress)
@@ -110,7 +110,7 @@ pub fn progress(
 
 /// Replicas whose members are deleted according to the reported progress: all outdated replicas that do not
 /// work, and the selected ready one.
-pub fn outdated(group: &Group<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
+pub fn outdated(group: &GroupUpdate<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
     let status = group.object.status.as_ref();
     let progress = status.and_then(|status| status.update_progress.as_ref());
     let running = progress.filter(|it| {
@@ -119,7 +119,7 @@ pub fn outdated(group: &Group<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
     });
     let Some(progress) = running.filter(|_| !rollout.on_delete) else { return Vec::new() };
     let selected = selected(progress);
-    let goes = |(index, replica): &(usize, &Replica)| match replica.outdated {
+    let goes = |(index, replica): &(usize, &ReplicaUpdate)| match replica.outdated {
         None => false,
         Some(_) if selected == Some(*index) => true,
         Some(worth) => worth == Outdated::Useless && !rollout.paused,
@@ -129,14 +129,14 @@ pub fn outdated(group: &Group<'_>, rollout: &Rollout<'_>) -> Vec<usize> {
 }
 
 fn step(
-    group: &Group<'_>,
+    group: &GroupUpdate<'_>,
     rollout: &Rollout<'_>,
     progress: &mut ScalingGroupUpdateProgress,
 ) -> Step {
     let current = selected(progress);
     // A replica that was scaled in meanwhile is not waited for.
     let current = current.and_then(|index| group.replicas.get(index));
-    if current.is_some_and(|replica| !replica.judged.updated) {
+    if current.is_some_and(|replica| !replica.state.updated) {
         return Step::Goes;
     }
     let next = |worth| group.replicas.iter().position(|one| one.outdated == Some(worth));
@@ -145,7 +145,7 @@ fn step(
     };
     let minimum = group.object.spec.min_available.unwrap_or(1).min(group.object.spec.replicas);
     let minimum = usize::try_from(minimum).unwrap_or_default();
-    let available = group.replicas.iter().filter(|one| one.judged.available).count();
+    let available = group.replicas.iter().filter(|one| one.state.available).count();
     if rollout.paused || available < minimum {
         return Step::Goes;
     }

@@ -93,7 +93,7 @@ impl View for Template {
 /// The caches of claims and of templates. Templates of others are looked at only from the moment on when
 /// a set names one: there may be many of them.
 #[derive(Clone)]
-pub(crate) struct Cached {
+pub(crate) struct ClaimCaches {
     claims: BySet<Claim>,
     by_owner: Index,
     templates: Store<Template>,
@@ -121,7 +121,7 @@ impl ObservedClaims {
     }
 }
 
-impl Cached {
+impl ClaimCaches {
     /// Starts the caches.
     pub(crate) fn start(caches: &mut Caches, sets: &Store<Set>) -> Self {
         let mut claims = caches.declare::<Claim>(managed(RESOURCE_CLAIMS)).optional();
@@ -448,7 +448,7 @@ fn lower_owner(meta: &Meta, kind: &str, label: &str) -> Option<ObjectKey> {
     Some(ObjectKey::new(&meta.key.namespace, name))
 }
 
-impl Cached {
+impl ClaimCaches {
     /// Claims wake their owners, and templates wake everything in the sets that name them. Sets that share
     /// claims are woken when the cluster starts or stops to serve either kind.
     pub(crate) fn wake<K: Key>(

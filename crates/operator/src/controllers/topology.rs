@@ -23,7 +23,7 @@ use serde::Serialize;
 
 pub(crate) use self::wake::queue;
 
-use self::decide::{Next, Verdict};
+use self::decide::{Decision, Next};
 use super::context::Context;
 use super::error::ReconcileError;
 
@@ -62,9 +62,9 @@ async fn of_binding(
     let observed = observe::schedulers(&context.stores, &context.backends, &topology, reference);
     // A cache that is about to be filled wakes the topology.
     let Some(observed) = observed else { return Ok(None) };
-    let mut verdicts = decide::decide(&topology, &observed);
-    verdicts.extend(decide::unavailable(&binding.object, &observed));
-    let Acted { found, error } = act(context, attempt, verdicts).await;
+    let mut decisions = decide::decide(&topology, &observed);
+    decisions.extend(decide::unavailable(&binding.object, &observed));
+    let Executed { found, error } = execute(context, attempt, decisions).await;
     let now = context.env.clock.wall();
     let report = found.and_then(|found| decide::report_of_binding(&binding, &found, now));
     write_status(context, attempt, (ClusterTopologyBinding::KIND, &binding.meta.key), report)
@@ -81,23 +81,28 @@ async fn of_managed(
     let topology = Topology::from(&managed.object);
     let observed = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
     let Some(observed) = observed else { return Ok(None) };
-    let Acted { found, error } = act(context, attempt, decide::decide(&topology, &observed)).await;
+    let Executed { found, error } =
+        execute(context, attempt, decide::decide(&topology, &observed)).await;
     let now = context.env.clock.wall();
     let report = found.and_then(|found| decide::report_of_managed(&managed, &found, now));
     write_status(context, attempt, (ClusterTopology::KIND, &managed.meta.key), report).await?;
     error.map_or(Ok(None), Err)
 }
 
-/// What came of the verdicts.
-struct Acted {
+/// What came of the decisions.
+struct Executed {
     /// What there is to report; nothing while it is about to change by itself.
     found: Option<Vec<SchedulerTopology>>,
     error: Option<ReconcileError>,
 }
 
-async fn act(context: &Context, attempt: &Attempt<TopologyKey>, verdicts: Vec<Verdict>) -> Acted {
+async fn execute(
+    context: &Context,
+    attempt: &Attempt<TopologyKey>,
+    decisions: Vec<Decision>,
+) -> Executed {
     let (mut found, mut errors, mut has_written) = (Vec::new(), Vec::new(), false);
-    for Verdict { scheduler, reference, next } in verdicts {
+    for Decision { scheduler, reference, next } in decisions {
         let done = match next {
             Ok(Next::Report(agreement)) => Ok(agreement),
             Ok(Next::Write(write)) => {
@@ -119,7 +124,7 @@ async fn act(context: &Context, attempt: &Attempt<TopologyKey>, verdicts: Vec<Ve
     let is_final = !has_written && errors.iter().all(|error| error.lasting().is_some());
     // One that is tried again first: trying again is for all.
     errors.sort_by_key(|error| error.class() == Class::Invalid);
-    Acted { found: is_final.then_some(found), error: errors.into_iter().next() }
+    Executed { found: is_final.then_some(found), error: errors.into_iter().next() }
 }
 
 async fn write_status<S: Serialize + PartialEq>(

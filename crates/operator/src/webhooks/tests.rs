@@ -58,7 +58,8 @@ fn review(operation: &str, object: Option<&Value>, old: Option<&Value>) -> Reque
 
 fn defaulted() -> Value {
     let mut set = set();
-    let Verdict::Allow { patch: Some(patch), .. } = default(&review("CREATE", Some(&set), None))
+    let AdmissionResponse::Allow { patch: Some(patch), .. } =
+        default(&review("CREATE", Some(&set), None))
     else {
         panic!("defaults make a patch")
     };
@@ -71,7 +72,7 @@ fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
     let set = defaulted();
 
     assert_eq!(set["spec"]["template"]["terminationDelay"], "4h0m0s");
-    assert_eq!(default(&review("UPDATE", Some(&set), None)), Verdict::allow());
+    assert_eq!(default(&review("UPDATE", Some(&set), None)), AdmissionResponse::allow());
 }
 
 #[tokio::test]
@@ -81,14 +82,15 @@ async fn a_good_set_passes_without_warnings_and_a_bad_one_is_refused_by_field() 
     let allowed =
         validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await;
     assert!(
-        matches!(&allowed, Verdict::Allow { warnings, .. } if warnings.is_empty()),
+        matches!(&allowed, AdmissionResponse::Allow { warnings, .. } if warnings.is_empty()),
         "{allowed:?}"
     );
 
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
     let update = review("UPDATE", Some(&set), Some(&old));
-    let Verdict::Deny(denial) = validate(&update, &context(), &schedulers(), None).await else {
+    let AdmissionResponse::Deny(denial) = validate(&update, &context(), &schedulers(), None).await
+    else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
@@ -120,12 +122,12 @@ impl Backend for Incapable {
         old: Option<&'a PodCliqueSet>,
         _: &'a dyn SchedulerObjects,
     ) -> BoxFuture<'a, Result<Vec<String>, String>> {
-        let verdict = match old.map(|old| old.spec.replicas) {
+        let response = match old.map(|old| old.spec.replicas) {
             None => Err("no new sets here".to_owned()),
             Some(1) => Err("no changed sets here".to_owned()),
             Some(_) => Ok(vec!["not looked at".to_owned()]),
         };
-        Box::pin(async move { verdict })
+        Box::pin(async move { response })
     }
 }
 
@@ -139,7 +141,8 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {
         let review = review(operation, Some(&set), old);
-        let Verdict::Deny(denial) = validate(&review, &context(), &incapable, None).await else {
+        let AdmissionResponse::Deny(denial) = validate(&review, &context(), &incapable, None).await
+        else {
             panic!("refused")
         };
         assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
@@ -149,7 +152,9 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
     old["spec"]["replicas"] = json!(2);
     let review = review("UPDATE", Some(&set), Some(&old));
     let allowed = validate(&review, &context(), &incapable, None).await;
-    let Verdict::Allow { warnings, .. } = allowed else { panic!("allowed with a warning") };
+    let AdmissionResponse::Allow { warnings, .. } = allowed else {
+        panic!("allowed with a warning")
+    };
     assert!(warnings.contains(&"not looked at".to_owned()), "{warnings:?}");
 }
 
@@ -158,12 +163,15 @@ async fn what_cannot_be_decoded_is_answered_with_400() {
     let mut set = set();
     set["spec"]["template"]["terminationDelay"] = json!("abc");
 
-    for verdict in [
+    for response in [
         default(&review("CREATE", Some(&set), None)),
         validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await,
         default(&review("CREATE", None, None)),
     ] {
-        assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 400), "{verdict:?}");
+        assert!(
+            matches!(&response, AdmissionResponse::Deny(denial) if denial.code == 400),
+            "{response:?}"
+        );
     }
 }
 
@@ -177,7 +185,10 @@ fn the_authorizer_answers_nothing_before_it_knows_the_sets() {
     let guards = Guards { operator: "operator".to_owned(), exempt: Vec::new() };
     let service = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "demo"}}});
 
-    let verdict = authorize(&review("UPDATE", Some(&service), Some(&service)), &guards, &sets);
+    let response = authorize(&review("UPDATE", Some(&service), Some(&service)), &guards, &sets);
 
-    assert!(matches!(&verdict, Verdict::Deny(denial) if denial.code == 500), "{verdict:?}");
+    assert!(
+        matches!(&response, AdmissionResponse::Deny(denial) if denial.code == 500),
+        "{response:?}"
+    );
 }

@@ -40,7 +40,7 @@ async fn answered<F>(
     handler: impl Fn(Request) -> F + Send + Sync + 'static,
 ) -> (Value, String)
 where
-    F: Future<Output = Verdict> + Send + 'static,
+    F: Future<Output = AdmissionResponse> + Send + 'static,
 {
     let env = env();
     let router = Webhooks::new(&env, 4).route("/hook", "pcs.validating", handler).into_router();
@@ -69,7 +69,7 @@ async fn the_handler_gets_the_request_with_unknown_fields() {
         assert!(request.dry_run && request.old_object.is_none());
         let object = request.object.unwrap();
         assert_eq!(object.get(), r#"{"spec":{"unknownField":{"kept":true}}}"#);
-        Verdict::allow()
+        AdmissionResponse::allow()
     };
 
     let (answer, metrics) = answered(review(&request()), handler).await;
@@ -79,7 +79,7 @@ async fn the_handler_gets_the_request_with_unknown_fields() {
 }
 
 #[tokio::test]
-async fn each_verdict_has_its_response_and_metric() {
+async fn each_response_has_its_wire_form_and_metric() {
     let patch = json!([{"op": "add", "path": "/spec/a", "value": 1}]);
     let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
     let cause = StatusCause {
@@ -87,7 +87,7 @@ async fn each_verdict_has_its_response_and_metric() {
         message: "must be positive".into(),
         field: "spec.replicas".into(),
     };
-    let with_cause = Verdict::Deny(Denial {
+    let with_cause = AdmissionResponse::Deny(Denial {
         code: 422,
         reason: "Invalid",
         message: "bad".into(),
@@ -96,7 +96,7 @@ async fn each_verdict_has_its_response_and_metric() {
     });
     let cases = [
         (
-            Verdict::patch(patch).warn(["deprecated".to_owned()]),
+            AdmissionResponse::patch(patch).warn(["deprecated".to_owned()]),
             "allowed",
             json!({
                 "uid": "u-1", "allowed": true, "patchType": "JSONPatch",
@@ -105,12 +105,12 @@ async fn each_verdict_has_its_response_and_metric() {
             }),
         ),
         (
-            Verdict::patch(json_patch::Patch::default()),
+            AdmissionResponse::patch(json_patch::Patch::default()),
             "allowed",
             json!({"uid": "u-1", "allowed": true}),
         ),
         (
-            Verdict::deny("no").warn(["really".to_owned()]),
+            AdmissionResponse::deny("no").warn(["really".to_owned()]),
             "denied",
             json!({
                 "uid": "u-1", "allowed": false, "warnings": ["really"],
@@ -134,7 +134,7 @@ async fn each_verdict_has_its_response_and_metric() {
             }),
         ),
         (
-            Verdict::failed("the cache is empty"),
+            AdmissionResponse::failed("the cache is empty"),
             "failed",
             json!({
                 "uid": "u-1", "allowed": false,
@@ -145,11 +145,11 @@ async fn each_verdict_has_its_response_and_metric() {
             }),
         ),
     ];
-    for (verdict, result, expected) in cases {
-        let handed = verdict.clone();
+    for (response, result, expected) in cases {
+        let handed = response.clone();
         let handler = move |_| std::future::ready(handed.clone());
         let (answer, metrics) = answered(review(&request()), handler).await;
-        assert_eq!(answer, expected, "{verdict:?}");
+        assert_eq!(answer, expected, "{response:?}");
         assert!(counted(&metrics, result), "{metrics}");
     }
 }
@@ -181,7 +181,9 @@ async fn an_undecodable_request_is_answered_with_its_uid() {
 #[tokio::test]
 async fn a_body_without_a_review_gets_a_client_error() {
     let router = || {
-        Webhooks::new(&env(), 4).route("/hook", "x", |_| async { Verdict::allow() }).into_router()
+        Webhooks::new(&env(), 4)
+            .route("/hook", "x", |_| async { AdmissionResponse::allow() })
+            .into_router()
     };
     let large = format!("{{\"request\": \"{}\"", "x".repeat(BODY_LIMIT));
     let cases = [
@@ -204,7 +206,7 @@ async fn a_panic_is_answered_and_the_next_review_works() {
     let calls = AtomicUsize::new(0);
     let handler = move |_| {
         assert!(calls.fetch_add(1, Ordering::SeqCst) > 0, "first call panics");
-        std::future::ready(Verdict::allow())
+        std::future::ready(AdmissionResponse::allow())
     };
     let env = env();
     let router = Webhooks::new(&env, 1).route("/hook", "pcs.validating", handler).into_router();
@@ -247,7 +249,7 @@ async fn reviews_above_the_limit_wait() {
             peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             clock.sleep(Duration::from_millis(100)).await;
             running.fetch_sub(1, Ordering::SeqCst);
-            Verdict::allow()
+            AdmissionResponse::allow()
         }
     };
     let router = Webhooks::new(&env, 3).route("/hook", "x", handler).into_router();

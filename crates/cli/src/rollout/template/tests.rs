@@ -21,7 +21,8 @@ fn revision(set: &PodCliqueSet) -> Revision {
     let hash = hash::generation_hash(set);
     let changes =
         grove_core::revision::changes(set, &hash, &[], &std::collections::BTreeSet::default());
-    let Some(grove_core::revision::Change::Create(object)) = changes.into_iter().next() else {
+    let Some(grove_core::revision::RevisionChange::Create(object)) = changes.into_iter().next()
+    else {
         panic!("the first revision is created")
     };
     let stored: ControllerRevision = serde_json::from_value(object).unwrap();

@@ -17,7 +17,7 @@ fn request(operation: Operation, user: &'static str) -> ManagedRequest<'static> 
     }
 }
 
-fn decide(request: &ManagedRequest<'_>, found: Option<Protection>) -> Decision {
+fn decide(request: &ManagedRequest<'_>, found: Option<Protection>) -> Authorization {
     let lookup = |set: &str| {
         assert_eq!(set, "demo");
         Ok::<_, ()>(found)
@@ -25,8 +25,8 @@ fn decide(request: &ManagedRequest<'_>, found: Option<Protection>) -> Decision {
     authorize(request, &guards(), lookup).unwrap()
 }
 
-fn deny(message: &str) -> Decision {
-    Decision::Deny { message: message.to_owned() }
+fn deny(message: &str) -> Authorization {
+    Authorization::Deny { message: message.to_owned() }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn other_users_may_not_change_managed_objects() {
     let what = "admission denied, deletion of resource: team-a/demo-0 is not allowed";
     let delete = &format!("{what}: {instead}");
     for (operation, expected) in [
-        (Operation::Connect, Decision::allow()),
+        (Operation::Connect, Authorization::allow()),
         (Operation::Create, deny(change)),
         (Operation::Update, deny(change)),
         (Operation::Delete, deny(delete)),
@@ -55,7 +55,7 @@ fn the_operator_and_exempt_users_may_change_managed_objects() {
     for user in [OPERATOR, "system:serviceaccount:a:b"] {
         for operation in [Operation::Create, Operation::Update, Operation::Delete] {
             let decision = decide(&request(operation, user), Some(Protection::On));
-            assert_eq!(decision, Decision::allow());
+            assert_eq!(decision, Authorization::allow());
         }
     }
 }
@@ -65,24 +65,24 @@ fn all_users_may_delete_pods_but_not_change_them() {
     let pod = |operation| ManagedRequest { is_pod: true, ..request(operation, "alice") };
 
     let protected = Some(Protection::On);
-    assert_eq!(decide(&pod(Operation::Delete), protected), Decision::allow());
-    assert!(matches!(decide(&pod(Operation::Update), protected), Decision::Deny { .. }));
+    assert_eq!(decide(&pod(Operation::Delete), protected), Authorization::allow());
+    assert!(matches!(decide(&pod(Operation::Update), protected), Authorization::Deny { .. }));
 }
 
 #[test]
 fn unprotected_sets_and_objects_without_a_set_may_be_changed() {
     let update = request(Operation::Update, "alice");
-    assert_eq!(decide(&update, Some(Protection::Off)), Decision::allow());
+    assert_eq!(decide(&update, Some(Protection::Off)), Authorization::allow());
     assert_eq!(
         decide(&update, None),
-        Decision::allow_with(
+        Authorization::allow_with(
             "PodCliqueSet team-a/demo not found, resource team-a/demo-0 is not protected"
                 .to_owned()
         )
     );
     assert_eq!(
         decide(&ManagedRequest { part_of: None, ..update }, Some(Protection::On)),
-        Decision::allow_with(
+        Authorization::allow_with(
             "missing required label app.kubernetes.io/part-of on resource team-a/demo-0".to_owned()
         )
     );

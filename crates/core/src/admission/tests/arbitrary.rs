@@ -123,7 +123,7 @@ proptest! {
 fn an_update_without_changes_is_accepted() {
     let set = decode(&good()).unwrap();
 
-    let verdict = validate_update(&set, &set, &context());
+    let validation = validate_update(&set, &set, &context());
 
-    assert_eq!(verdict.message(), None);
+    assert_eq!(validation.message(), None);
 }

@@ -316,14 +316,14 @@ scheduler: {profiles: [{name: kai-scheduler, default: true}]}
 
 #[test]
 fn several_errors_are_joined_in_one_message() {
-    let verdict = create_in(&context(), |s| {
+    let validation = create_in(&context(), |s| {
         s["spec"]["replicas"] = json!(-1);
         remove(template(s), "terminationDelay");
     });
 
-    assert!(!verdict.is_allowed());
+    assert!(!validation.is_allowed());
     assert_eq!(
-        verdict.message().unwrap(),
+        validation.message().unwrap(),
         "[spec.replicas: Invalid value: -1: must be greater than or equal to 0, \
          spec.template.terminationDelay: Required value: terminationDelay is required]"
     );
@@ -364,21 +364,21 @@ fn names_that_fail_later_get_warnings() {
 #[test]
 fn a_restart_policy_other_than_the_default_gets_a_warning() {
     assert_eq!(create_in(&context(), |_| {}).warnings, [""; 0]);
-    let verdict = create_in(&context(), |s| {
+    let validation = create_in(&context(), |s| {
         for index in [0, 2] {
             template(s)["cliques"][index]["spec"]["podSpec"]["restartPolicy"] = json!("Never");
         }
     });
-    assert_eq!(verdict.warnings, [RESTART_POLICY_IGNORED; 2]);
+    assert_eq!(validation.warnings, [RESTART_POLICY_IGNORED; 2]);
 }
 
 #[test]
 fn scheduling_gates_of_the_user_get_a_warning() {
-    let verdict = create_in(&context(), |s| {
+    let validation = create_in(&context(), |s| {
         router(s)["spec"]["podSpec"]["schedulingGates"] = json!([{"name": "example.com/gate"}]);
     });
     assert_eq!(
-        verdict.warnings,
+        validation.warnings,
         [
             "spec.template.cliques[0].spec.podSpec.schedulingGates: ignored, Grove sets the scheduling gates \
           of its pods itself; remove the field (clique \"router\")"

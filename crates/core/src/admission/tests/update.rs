@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::admission::validate_update;
 
-fn update(before: Change, after: Change) -> Verdict {
+fn update(before: Change, after: Change) -> Validation {
     let old = changed(before);
     let mut new = old.clone();
     after(&mut new);
@@ -114,10 +114,11 @@ fn cliques_can_be_neither_added_nor_renamed_nor_reordered() {
         let mut new = old.clone();
         template(&mut new)["cliques"].as_array_mut().unwrap().swap(1, 2);
 
-        let verdict = validate_update(&decode(&new).unwrap(), &decode(&old).unwrap(), &context());
+        let validation =
+            validate_update(&decode(&new).unwrap(), &decode(&old).unwrap(), &context());
 
         assert_eq!(
-            texts(&verdict),
+            texts(&validation),
             [
                 "spec.template.cliques: Invalid value: \"worker\": clique order cannot be changed when \
               StartupType is InOrder or Explicit. Expected 'leader' at position 1, got 'worker'"
@@ -289,7 +290,7 @@ fn mnnvl_group_cannot_change() {
 
 #[test]
 fn general_rules_come_first() {
-    let verdict = update(
+    let validation = update(
         |_| {},
         |s| {
             router(s)["spec"]["roleName"] = json!("gateway");
@@ -298,7 +299,7 @@ fn general_rules_come_first() {
     );
 
     assert_eq!(
-        texts(&verdict),
+        texts(&validation),
         ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
     );
 }
@@ -349,7 +350,7 @@ fn the_finalizer_of_a_deleted_set_can_always_be_removed() {
         router(s)["spec"]["replicas"] = json!(-1);
     };
 
-    let verdict = update(broken, |s| remove(&mut s["metadata"], "finalizers"));
+    let validation = update(broken, |s| remove(&mut s["metadata"], "finalizers"));
 
-    assert_eq!(verdict, Verdict::default());
+    assert_eq!(validation, Validation::default());
 }

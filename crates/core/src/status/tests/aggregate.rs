@@ -37,13 +37,13 @@ fn group_status(
 ) -> grove_api::pod_clique_scaling_group::PodCliqueScalingGroupStatus {
     let outdated =
         (!replicas.iter().all(|one| one.current)).then_some(update::group::Outdated::Ready);
-    let observed = |judged: &GroupReplica| update::group::Replica {
-        judged: *judged,
+    let observed = |state: &GroupReplica| update::group::ReplicaUpdate {
+        state: *state,
         outdated,
-        ..update::group::Replica::default()
+        ..update::group::ReplicaUpdate::default()
     };
     let replicas: Vec<_> = replicas.iter().map(observed).collect();
-    let group = update::group::Group { object: group, set_replica: 0, replicas: &replicas };
+    let group = update::group::GroupUpdate { object: group, set_replica: 0, replicas: &replicas };
     let facts = GroupFacts { set: "demo", group, rollout: idle(Some(generation_hash)) };
     scaling_group(&facts, COMPLETE, at(second))
 }
@@ -77,11 +77,11 @@ fn demo() -> Demo {
 impl Demo {
     fn group_replicas(&self) -> Vec<GroupReplica> {
         let layout = Layout::of(&self.set);
-        let judge = |replica| {
+        let status_of = |replica| {
             let members = layout.member_cliques(0, &layout.groups()[0], replica);
             group_replica(&members, |name| self.cliques.get(name), &hashes(), Some("gen"))
         };
-        (0..2).map(judge).collect()
+        (0..2).map(status_of).collect()
     }
 
     fn settle_group(&mut self) {
@@ -170,7 +170,7 @@ fn one_failing_member_affects_its_group_replica() {
 fn a_group_is_breached_below_its_minimum_and_unknown_during_an_update() {
     let mut group = demo().groups.remove("demo-0-decode").unwrap();
     let healthy = GroupReplica { healthy: true, ..GroupReplica::default() };
-    let judge = |group: &PodCliqueScalingGroup, replicas: &[GroupReplica]| {
+    let status_of = |group: &PodCliqueScalingGroup, replicas: &[GroupReplica]| {
         let status = group_status(group, "next", replicas, 90);
         let status = serde_json::to_value(status).unwrap();
         let breached = condition(&status, "MinAvailableBreached");
@@ -178,16 +178,16 @@ fn a_group_is_breached_below_its_minimum_and_unknown_during_an_update() {
     };
     let sick = GroupReplica::default();
 
-    let (breached, message, status) = judge(&group, &[sick, sick]);
+    let (breached, message, status) = status_of(&group, &[sick, sick]);
     assert_eq!(breached, "True");
     assert_eq!(message, "PCSG replicas not in breach (0) below MinAvailable (1)");
     assert_eq!(status["currentPodCliqueSetGenerationHash"], "gen");
-    assert_eq!(judge(&group, &[sick, healthy]).0, "False");
+    assert_eq!(status_of(&group, &[sick, healthy]).0, "False");
     group.status.as_mut().unwrap().update_progress = serde_json::from_value(json!({
         "updateStartedAt": "2026-08-01T10:00:00Z", "podCliqueSetGenerationHash": "next",
     }))
     .unwrap();
-    let (breached, message, status) = judge(&group, &[healthy, healthy]);
+    let (breached, message, status) = status_of(&group, &[healthy, healthy]);
     assert_eq!((breached, message), (json!("Unknown"), json!("Update is in progress")));
     assert_eq!(status["currentPodCliqueSetGenerationHash"], "gen");
 }
@@ -220,8 +220,8 @@ fn set_replica_needs_every_clique_and_group() {
     assert!(groups_only.replica().updated);
     let group = groups_only.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
     group.current_pod_clique_set_generation_hash = None;
-    let judged = groups_only.replica_against(None);
-    assert_eq!((judged.available, judged.updated), available);
+    let state = groups_only.replica_against(None);
+    assert_eq!((state.available, state.updated), available);
     for (demo, expected) in [
         (outdated, available),
         (unready, lost),
@@ -230,15 +230,15 @@ fn set_replica_needs_every_clique_and_group() {
         (stale, available),
         (short, lost),
     ] {
-        let judged = demo.replica();
-        assert_eq!((judged.available, judged.updated), expected);
-        assert!(!judged.renewed);
+        let state = demo.replica();
+        assert_eq!((state.available, state.updated), expected);
+        assert!(!state.renewed);
     }
     let mut strayed = demo();
     let status = strayed.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap();
     status.replicas = 2;
-    let judged = strayed.replica();
-    assert!(judged.updated && !judged.renewed, "a pod above the minimum has another template");
+    let state = strayed.replica();
+    assert!(state.updated && !state.renewed, "a pod above the minimum has another template");
 }
 
 proptest! {
@@ -247,7 +247,7 @@ proptest! {
         flags in prop::collection::vec(any::<[bool; 5]>(), 0..5),
     ) {
         let replica = |[scheduled, available, updated, healthy, current]: [bool; 5]| GroupReplica {
-            scheduled, available, updated, healthy, sound: healthy, reached: available, current,
+            scheduled, available, updated, healthy, reports_healthy: healthy, reached: available, current,
         };
         let replicas: Vec<_> = flags.iter().copied().map(replica).collect();
         let reversed: Vec<_> = replicas.iter().rev().copied().collect();

@@ -37,8 +37,8 @@ impl Run {
         run
     }
 
-    fn facts(&self) -> clique::Clique<'_> {
-        clique::Clique {
+    fn facts(&self) -> clique::CliqueUpdate<'_> {
+        clique::CliqueUpdate {
             object: &self.object,
             set_replica: 0,
             template_hash: &self.template,

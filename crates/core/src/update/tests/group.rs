@@ -5,16 +5,16 @@ use super::at;
 use crate::replicas::GroupReplica;
 use crate::status::{GroupFacts, Outcome, scaling_group};
 use crate::update::Rollout;
-use crate::update::group::{Group, Outdated, Replica, outdated};
+use crate::update::group::{GroupUpdate, Outdated, ReplicaUpdate, outdated};
 use crate::update::testkit::{idle, rolling};
 
-const READY: Replica = Replica {
-    judged: GroupReplica {
+const READY: ReplicaUpdate = ReplicaUpdate {
+    state: GroupReplica {
         scheduled: true,
         available: true,
         updated: true,
         healthy: true,
-        sound: true,
+        reports_healthy: true,
         reached: true,
         current: true,
     },
@@ -26,7 +26,7 @@ const READY: Replica = Replica {
 /// A group of set replica 0.
 struct Run {
     object: PodCliqueScalingGroup,
-    replicas: Vec<Replica>,
+    replicas: Vec<ReplicaUpdate>,
     clock: i64,
 }
 
@@ -50,17 +50,17 @@ impl Run {
     /// Makes all replicas outdated.
     fn change(&mut self) {
         for replica in &mut self.replicas {
-            let ready = replica.judged.available;
+            let ready = replica.state.available;
             replica.outdated = Some(if ready { Outdated::Ready } else { Outdated::Useless });
-            replica.judged.updated = false;
-            replica.judged.current = false;
+            replica.state.updated = false;
+            replica.state.current = false;
             replica.updated_members = 0;
         }
     }
 
     fn report(&mut self, rollout: &Rollout<'_>) {
         self.clock += 1;
-        let group = Group { object: &self.object, set_replica: 0, replicas: &self.replicas };
+        let group = GroupUpdate { object: &self.object, set_replica: 0, replicas: &self.replicas };
         let facts = GroupFacts { set: "demo", group, rollout: *rollout };
         let outcome = Outcome::Complete { generation: Some(1) };
         let status = scaling_group(&facts, outcome, at(self.clock));
@@ -69,11 +69,11 @@ impl Run {
 
     /// Deletes outdated replicas, which are recreated at once and not ready yet.
     fn replace(&mut self, rollout: &Rollout<'_>) -> Vec<usize> {
-        let group = Group { object: &self.object, set_replica: 0, replicas: &self.replicas };
+        let group = GroupUpdate { object: &self.object, set_replica: 0, replicas: &self.replicas };
         let gone = outdated(&group, rollout);
         for index in &gone {
-            let judged = GroupReplica { current: true, ..GroupReplica::default() };
-            self.replicas[*index] = Replica { judged, updated_members: 0, ..READY };
+            let state = GroupReplica { current: true, ..GroupReplica::default() };
+            self.replicas[*index] = ReplicaUpdate { state, updated_members: 0, ..READY };
         }
         gone
     }
@@ -123,7 +123,7 @@ fn ready_replicas_are_replaced_one_by_one_from_the_lowest() {
 fn replicas_that_do_not_work_are_deleted_at_once_and_ready_ones_only_above_the_minimum() {
     let mut run = Run::new(3, 2);
     for index in [0, 2] {
-        run.replicas[index].judged = GroupReplica::default();
+        run.replicas[index].state = GroupReplica::default();
     }
     run.change();
     assert_eq!(run.step(&rolling("B", 0)), [0, 2]);
@@ -175,18 +175,18 @@ fn after_a_termination_only_members_that_report_no_breach_are_healthy() {
     let mut run = Run::new(1, 1);
     run.object.status = Some(announced(&run.object, 0, at(50)));
     let silent = GroupReplica { healthy: true, ..GroupReplica::default() };
-    run.replicas[0].judged = silent;
+    run.replicas[0].state = silent;
     run.report(&idle(Some("A")));
     assert_eq!(run.breached(), "True");
     assert!(is_in_progress(&run.object));
-    run.replicas[0].judged = GroupReplica { reached: false, ..READY.judged };
+    run.replicas[0].state = GroupReplica { reached: false, ..READY.state };
     run.report(&idle(Some("A")));
     assert_eq!(run.breached(), "False");
     assert!(is_in_progress(&run.object), "its pods start, and were not ready yet");
     run.replicas[0] = READY;
     run.report(&idle(Some("A")));
     assert!(!is_in_progress(&run.object));
-    run.replicas[0].judged = silent;
+    run.replicas[0].state = silent;
     run.report(&idle(Some("A")));
     assert_eq!(run.breached(), "False");
 }
@@ -196,7 +196,7 @@ fn a_group_that_never_had_its_minimum_is_not_breached_after_an_update() {
     use crate::termination::group_breached_since;
     let mut run = Run::new(1, 1);
     run.object.status = None;
-    run.replicas[0].judged = GroupReplica::default();
+    run.replicas[0].state = GroupReplica::default();
     let breached =
         |run: &Run| (run.breached().to_owned(), group_breached_since(&run.object).is_some());
     let is = |status: &str, lost: bool| (status.to_owned(), lost);
@@ -207,15 +207,15 @@ fn a_group_that_never_had_its_minimum_is_not_breached_after_an_update() {
     run.report(&rolling("B", 0));
     assert_eq!(breached(&run), is("Unknown", false));
     run.replace(&rolling("B", 0));
-    run.replicas[0].judged = GroupReplica { healthy: true, ..GroupReplica::default() };
+    run.replicas[0].state = GroupReplica { healthy: true, ..GroupReplica::default() };
     run.report(&rolling("B", 0));
-    run.replicas[0].judged = GroupReplica::default();
+    run.replicas[0].state = GroupReplica::default();
     run.report(&rolling("B", 0));
     assert_eq!(breached(&run), is("True", false), "it still is not");
     run.replicas[0] = READY;
     run.report(&rolling("B", 0));
     assert_eq!(breached(&run), is("False", false));
-    run.replicas[0].judged = GroupReplica::default();
+    run.replicas[0].state = GroupReplica::default();
     run.report(&rolling("B", 0));
     assert_eq!(breached(&run), is("True", true), "it had its minimum before");
 }

@@ -5,7 +5,7 @@ use super::at;
 use crate::replicas::{Number, SetReplica};
 use crate::status::{Outcome, pod_clique_set};
 use crate::update::set::is_due;
-use crate::update::{Rollout, is_held_back, whose_turn};
+use crate::update::{Rollout, is_held_back, updating_replica};
 
 /// Hashes in our own form.
 const A: &str = "bbbbbbbbbbbbbb";
@@ -96,9 +96,9 @@ fn replicas_take_turns_from_the_lowest() {
     run.replicas = vec![OLD; 3];
     for index in 0..3 {
         run.report(B);
-        assert_eq!(whose_turn(&run.set), Some(index));
+        assert_eq!(updating_replica(&run.set), Some(index));
         run.report(B);
-        assert_eq!(whose_turn(&run.set), Some(index), "it is not done");
+        assert_eq!(updating_replica(&run.set), Some(index), "it is not done");
         assert_eq!(run.status()["updateProgress"]["updatedPodCliquesCount"], index);
         run.replicas[index as usize] = DONE;
     }
@@ -119,7 +119,7 @@ fn replicas_without_ready_pods_are_updated_first() {
     ];
     for expected in [3, 1, 0] {
         run.report(B);
-        assert_eq!(whose_turn(&run.set), Some(expected));
+        assert_eq!(updating_replica(&run.set), Some(expected));
         run.replicas[expected as usize] = DONE;
     }
     run.report(B);
@@ -133,14 +133,14 @@ fn another_change_restarts_the_update_and_skips_replicas_that_are_up_to_date() {
     run.report(B);
     run.replicas[0] = DONE;
     run.report(B);
-    assert_eq!(whose_turn(&run.set), Some(1));
+    assert_eq!(updating_replica(&run.set), Some(1));
     // Back to the first template: the updated replica has to be updated again, the last one was never updated.
     run.replicas = vec![OLD, OLD, DONE];
     run.report(A);
-    assert_eq!(whose_turn(&run.set), Some(0));
+    assert_eq!(updating_replica(&run.set), Some(0));
     run.replicas[0] = DONE;
     run.report(A);
-    assert_eq!(whose_turn(&run.set), Some(1));
+    assert_eq!(updating_replica(&run.set), Some(1));
     run.replicas[1] = DONE;
     run.report(A);
     assert!(run.ended());
@@ -167,7 +167,7 @@ fn scale_in_drops_the_selected_replica_and_a_set_without_replicas_is_up_to_date(
     let mut run = Run::new(2);
     run.replicas = vec![DONE, OLD];
     run.report(B);
-    assert_eq!(whose_turn(&run.set), Some(1));
+    assert_eq!(updating_replica(&run.set), Some(1));
     run.replicas.pop();
     run.set.spec.replicas = 1;
     run.report(B);
@@ -203,15 +203,15 @@ fn a_pause_delays_a_new_template_and_stops_between_replicas() {
     assert!(is_held_back(&run.set, B));
     run.pause(false);
     run.report(B);
-    assert_eq!(whose_turn(&run.set), Some(0));
+    assert_eq!(updating_replica(&run.set), Some(0));
     assert!(!is_held_back(&run.set, B));
     run.pause(true);
     run.replicas[0] = DONE;
     run.report(B);
-    assert_eq!(whose_turn(&run.set), Some(0));
+    assert_eq!(updating_replica(&run.set), Some(0));
     run.pause(false);
     run.report(B);
-    assert_eq!(whose_turn(&run.set), Some(1));
+    assert_eq!(updating_replica(&run.set), Some(1));
 }
 
 #[test]

@@ -142,8 +142,8 @@ pub(super) fn decide(observed: &Observed, setup: &Setup<'_>) -> Decision {
     let Some(place) = &observed.place else {
         return Decision::default();
     };
-    if let Some(pods) = update::clique::taken_over(&place.update(observed), &place.rollout()) {
-        return Decision { plan: take_over(observed, place, &pods), ..Decision::default() };
+    if let Some(pods) = update::clique::pods_to_adopt(&place.update(observed), &place.rollout()) {
+        return Decision { plan: adopt(observed, place, &pods), ..Decision::default() };
     }
     let unbalanced = PodBalance::default();
     let mut problem = setup.balance.as_ref().err().cloned();
@@ -192,7 +192,7 @@ fn claims(observed: &Observed, place: &Place) -> claims::Decision {
 }
 
 /// Gives pods the hash of their template as we compute it, and then the PodClique.
-fn take_over(observed: &Observed, place: &Place, pods: &[&ObservedPod]) -> Plan {
+fn adopt(observed: &Observed, place: &Place, pods: &[&ObservedPod]) -> Plan {
     let hash = [(labels::POD_TEMPLATE_HASH, place.template_hash.as_str())];
     let reason = "taken over from another implementation";
     let mut plan = Plan::default();

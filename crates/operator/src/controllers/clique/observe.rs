@@ -94,8 +94,8 @@ impl Place {
     }
 
     /// The PodClique, as the rules of updates ask for it.
-    pub(super) fn update<'a>(&'a self, observed: &'a Observed) -> update::clique::Clique<'a> {
-        update::clique::Clique {
+    pub(super) fn update<'a>(&'a self, observed: &'a Observed) -> update::clique::CliqueUpdate<'a> {
+        update::clique::CliqueUpdate {
             object: &observed.clique.object,
             set_replica: self.set_replica,
             template_hash: &self.template_hash,

@@ -70,7 +70,7 @@ pub(crate) fn queue(
     let of_turn = stores.clone();
     let why = "an update reached the replica of the clique";
     table.on(&stores.sets, why, UserChange, by(turn_facts), move |set| {
-        keys(match update::whose_turn(&set.object) {
+        keys(match update::updating_replica(&set.object) {
             Some(replica) => of_turn.cliques.of_replica(&set.meta.key, replica),
             None => of_turn.cliques.of(&set.meta.key),
         })
@@ -173,7 +173,7 @@ fn turn_facts(set: &Set) -> (Option<u32>, Option<Time>) {
     let progress = set.object.status.as_ref().and_then(|status| status.update_progress.as_ref());
     let current = progress.and_then(|progress| progress.currently_updating.first());
     let since = current.and_then(|current| current.update_started_at.clone());
-    (update::whose_turn(&set.object), since)
+    (update::updating_replica(&set.object), since)
 }
 
 fn group_facts(group: &Object<PodCliqueScalingGroup>) -> impl PartialEq + use<> {

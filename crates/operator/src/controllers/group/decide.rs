@@ -17,7 +17,7 @@ use grove_core::replicas::group_replica;
 use grove_core::start_order;
 use grove_core::status::{GroupFacts, Outcome, is_urgent_for_group, scaling_group};
 use grove_core::termination::{
-    self, Verdict, announced, clique_is_breached_since, group_breached_since,
+    self, Consequence, announced, clique_is_breached_since, group_breached_since,
     group_will_be_breached_since, is_announced, is_in_progress, terminating, will_be_in_progress,
 };
 use grove_core::update::{self, Rollout};
@@ -105,9 +105,9 @@ pub(super) fn status<'o>(
     let Object { meta, object } = &*observed.group;
     let place = observed.place().filter(|_| !meta.deleting)?;
     let rollout = rollout(&place);
-    let replicas = judge(observed, &place, &rollout);
+    let replicas = replica_states(observed, &place, &rollout);
     let group =
-        update::group::Group { object, set_replica: place.set_replica, replicas: &replicas };
+        update::group::GroupUpdate { object, set_replica: place.set_replica, replicas: &replicas };
     let facts = GroupFacts { set: place.layout.set_name(), group, rollout };
     let desired = scaling_group(&facts, outcome, now);
     let stored = object.status.as_ref();
@@ -141,11 +141,11 @@ fn rollout<'a>(place: &Place<'a>) -> Rollout<'a> {
 }
 
 /// The replicas of the group, as its status and its updates see them.
-fn judge(
+fn replica_states(
     observed: &Observed,
     place: &Place<'_>,
     rollout: &Rollout<'_>,
-) -> Vec<update::group::Replica> {
+) -> Vec<update::group::ReplicaUpdate> {
     let hashes = &place.hashes.templates;
     let base_gang = observed.gangs.get(&place.layout.base_gang_name(place.set_replica));
     let terminating = base_gang.map(|gang| terminating(&gang.object)).unwrap_or_default();
@@ -157,11 +157,11 @@ fn judge(
         let clique = observed.cliques.get(name).filter(|clique| counts(clique))?;
         Some(&clique.object)
     };
-    let judge = |members: &Vec<_>| {
-        let judged = group_replica(members, member, hashes, rollout.generation_hash);
-        update::group::replica(members, member, hashes, judged)
+    let state = |members: &Vec<_>| {
+        let reported = group_replica(members, member, hashes, rollout.generation_hash);
+        update::group::replica(members, member, hashes, reported)
     };
-    place.replicas.iter().map(judge).collect()
+    place.replicas.iter().map(state).collect()
 }
 
 /// Deletes the members and removes our finalizer.
@@ -203,7 +203,7 @@ fn sync_members(observed: &Observed, place: &Place<'_>, now: Timestamp, decision
             Some(live) if let Some(reason) = replaced.get(&index) => {
                 writes.push(converge::delete(Resource::of::<PodClique>(), &live.meta, reason));
             }
-            Some(live) if follows_template && !is_taken_over(place, live) => {
+            Some(live) if follows_template && !awaits_adoption(place, live) => {
                 writes.extend(template.write(desired, Some(live)));
             }
             Some(live) => writes.extend(template.put_labels_back(desired, live)),
@@ -224,8 +224,8 @@ fn follows_template(place: &Place<'_>) -> bool {
 }
 
 /// Whether a member waits for its pods to be taken over from another implementation.
-fn is_taken_over(place: &Place<'_>, member: &Object<PodClique>) -> bool {
-    update::is_taken_over(place.layout.set(), &place.hashes.generation, &member.object)
+fn awaits_adoption(place: &Place<'_>, member: &Object<PodClique>) -> bool {
+    update::awaits_adoption(place.layout.set(), &place.hashes.generation, &member.object)
 }
 
 /// The replicas of which all members are made anew, with the reason: an update has come to them, or
@@ -239,9 +239,9 @@ fn replaced(
     let (object, rollout) = (&observed.group.object, rollout(place));
     let progress = object.status.as_ref().and_then(|status| status.update_progress.as_ref());
     if progress.is_some_and(|progress| progress.update_ended_at.is_none()) {
-        let replicas = judge(observed, place, &rollout);
+        let replicas = replica_states(observed, place, &rollout);
         let set_replica = place.set_replica;
-        let group = update::group::Group { object, set_replica, replicas: &replicas };
+        let group = update::group::GroupUpdate { object, set_replica, replicas: &replicas };
         let outdated = update::group::outdated(&group, &rollout);
         return outdated.into_iter().map(|index| (index, "its template is outdated")).collect();
     }
@@ -257,12 +257,14 @@ fn replaced(
     let breaches: Vec<_> = place.replicas.iter().map(breaches).collect();
     let delay = termination::delay(place.layout.set());
     let mut expired = BTreeMap::new();
-    let verdicts = termination::group_replicas(object, &breaches, delay, now);
-    for (index, verdict) in verdicts.into_iter().enumerate() {
-        match verdict {
-            Verdict::Stay => {}
-            Verdict::Wait(end) => *deadline = Some(deadline.map_or(end, |other| other.min(end))),
-            Verdict::Terminate => {
+    let consequences = termination::group_replicas(object, &breaches, delay, now);
+    for (index, consequence) in consequences.into_iter().enumerate() {
+        match consequence {
+            Consequence::Stay => {}
+            Consequence::Wait(end) => {
+                *deadline = Some(deadline.map_or(end, |other| other.min(end)))
+            }
+            Consequence::Terminate => {
                 expired.insert(index, "below its minimum for the termination delay");
             }
         }

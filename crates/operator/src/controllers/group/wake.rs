@@ -37,9 +37,9 @@ pub(crate) fn queue(stores: &Stores, env: &Env, stage: &Stage) -> Queue<ObjectKe
     // Only an update that has reached the replica of a group concerns the group.
     let groups = stores.groups.clone();
     let why = "an update reached the replica of the group";
-    let turn = |set: &Set| update::whose_turn(&set.object);
+    let turn = |set: &Set| update::updating_replica(&set.object);
     table.on(&stores.sets, why, UserChange, by(turn), move |set| {
-        let replica = update::whose_turn(&set.object);
+        let replica = update::updating_replica(&set.object);
         replica.map(|replica| keys(groups.of_replica(&set.meta.key, replica))).unwrap_or_default()
     });
     let groups = stores.groups.clone();

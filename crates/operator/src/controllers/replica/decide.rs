@@ -10,7 +10,7 @@ use grove_api::pod_gang::PodGangStatus;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::children::{self, owner};
 use grove_core::layout::{self, Layout};
-use grove_core::termination::{Verdict, mark_recreated, recreated_replicas};
+use grove_core::termination::{Consequence, mark_recreated, recreated_replicas};
 use grove_core::update;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -59,10 +59,10 @@ pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision<'_> {
         return Decision { plan, ..Decision::default() };
     }
     let mut deadline = None;
-    match termination::judge(observed, &layout, now) {
-        Verdict::Stay => {}
-        Verdict::Wait(end) => deadline = Some(end),
-        Verdict::Terminate => {
+    match termination::consequence(observed, &layout, now) {
+        Consequence::Stay => {}
+        Consequence::Wait(end) => deadline = Some(end),
+        Consequence::Terminate => {
             let (plan, terminates) = termination::plan(observed, &layout);
             return Decision { plan, terminates, ..Decision::default() };
         }
@@ -82,8 +82,9 @@ pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision<'_> {
     for place in layout.standalone_cliques(observed.index) {
         let live = observed.cliques.get(&place.name).map(|live| &live.object);
         let generation = &observed.set.hashes().generation;
-        let is_taken_over = |live| update::is_taken_over(&observed.set.object, generation, live);
-        if live.is_some_and(|live| held_back || is_taken_over(live)) {
+        let awaits_adoption =
+            |live| update::awaits_adoption(&observed.set.object, generation, live);
+        if live.is_some_and(|live| held_back || awaits_adoption(live)) {
             continue;
         }
         let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();

@@ -37,12 +37,12 @@ pub(crate) struct Observed {
     pub(super) missing_claims: BTreeMap<String, String>,
     /// Absent when the operator does not manage them.
     pub(super) compute_domains: Option<compute_domains::ObservedDomains>,
-    pub(super) scheduler: Scheduler,
+    pub(super) scheduler: SchedulerNeeds,
 }
 
 /// What the schedulers of the gangs need.
 #[derive(Default)]
-pub(super) struct Scheduler {
+pub(super) struct SchedulerNeeds {
     /// Scheduler of pods that name none.
     pub(super) default: String,
     /// Names of the gangs whose minima are created first.
@@ -83,7 +83,7 @@ fn scheduler(
     backends: &Registry,
     set: &Set,
     gangs: &ByName<Object<PodGang>>,
-) -> Scheduler {
+) -> SchedulerNeeds {
     let default = backends.default_backend();
     let name = gang::scheduler_name(&Layout::of(&set.object), default.name());
     let backend = backends.get(name).unwrap_or(default);
@@ -96,7 +96,7 @@ fn scheduler(
     };
     let minimum_first = gangs.iter().filter(|(_, gang)| is_minimum_first(&gang.object));
     let minimum_first = minimum_first.map(|(name, _)| name.clone()).collect();
-    Scheduler { default: default.name().to_owned(), minimum_first, acted_on }
+    SchedulerNeeds { default: default.name().to_owned(), minimum_first, acted_on }
 }
 
 fn missing_claims(

@@ -10,7 +10,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, annotations};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::ObservedPod;
 use grove_core::termination::{
-    self, Verdict, clique_is_breached_since, group_is_breached_since, is_announced,
+    self, Consequence, clique_is_breached_since, group_is_breached_since, is_announced,
     recreated_replicas, terminating,
 };
 use grove_runtime::resource::Resource;
@@ -24,10 +24,10 @@ use grove_runtime::object::Object;
 use grove_runtime::plan::Plan;
 
 /// Whether the replica has lost its minimum for too long, or is being terminated.
-pub(super) fn judge(observed: &Observed, layout: &Layout<'_>, now: Timestamp) -> Verdict {
-    let Some(gang) = base_gang(observed, layout) else { return Verdict::Stay };
+pub(super) fn consequence(observed: &Observed, layout: &Layout<'_>, now: Timestamp) -> Consequence {
+    let Some(gang) = base_gang(observed, layout) else { return Consequence::Stay };
     if !terminating(&gang.object).is_empty() {
-        return Verdict::Terminate;
+        return Consequence::Terminate;
     }
     let standalone: Option<Vec<_>> = layout
         .standalone_cliques(observed.index)
@@ -35,14 +35,14 @@ pub(super) fn judge(observed: &Observed, layout: &Layout<'_>, now: Timestamp) ->
         .map(|place| observed.cliques.get(&place.name).filter(|clique| !clique.meta.deleting))
         .collect();
     // Some of it is being recreated.
-    let Some(standalone) = standalone else { return Verdict::Stay };
+    let Some(standalone) = standalone else { return Consequence::Stay };
     let standalone = standalone
         .into_iter()
         .filter(|clique| clique.meta.is_controlled_by(&observed.set.meta.uid));
     let cliques = standalone
         .filter_map(|clique| clique_is_breached_since(&clique.object, pods(observed, clique)));
     let groups = groups(observed).filter_map(|group| group_breached(observed, layout, group));
-    termination::verdict(cliques.chain(groups), termination::delay(&observed.set.object), now)
+    termination::consequence(cliques.chain(groups), termination::delay(&observed.set.object), now)
 }
 
 /// The next step of the termination, and whether it deletes the PodCliques. Groups, gangs and services stay.

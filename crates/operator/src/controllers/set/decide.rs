@@ -14,7 +14,7 @@ use grove_backends::Limitation;
 use grove_core::children::owner;
 use grove_core::layout::Layout;
 use grove_core::replicas::{SetReplica, set_replica};
-use grove_core::revision::{self, Change};
+use grove_core::revision::{self, RevisionChange};
 use grove_core::status::{self, Outcome, ResourceState, SchedulerState};
 use grove_core::update;
 use grove_runtime::resource::Resource;
@@ -22,7 +22,7 @@ use grove_runtime::view::{Meta, View};
 use grove_runtime::write::{Precondition, Verb, Write};
 use jiff::Timestamp;
 
-use super::observe::{Children, Observed, Replica};
+use super::observe::{Children, Observed, ReplicaParts};
 use crate::caches::views::{Hashes, Pod, Revision, Set};
 use crate::caches::{AUTOSCALERS, ByName, REVISIONS, SERVICES};
 use crate::controllers::claims::{self, RESOURCE_CLAIMS};
@@ -86,8 +86,10 @@ fn history(observed: &Observed) -> Vec<Write> {
     let in_use = in_use.unwrap_or_default();
     let changes = revision::changes(set, &observed.set.hashes().generation, &stored, &in_use);
     let write = |change| match change {
-        Change::Create(object) => converge::fields(REVISIONS, object, None, "a new template"),
-        Change::Patch(name, patch) => live.get(name.as_str()).map(|revision| Write {
+        RevisionChange::Create(object) => {
+            converge::fields(REVISIONS, object, None, "a new template")
+        }
+        RevisionChange::Patch(name, patch) => live.get(name.as_str()).map(|revision| Write {
             resource: REVISIONS,
             key: revision.meta.key.clone(),
             verb: Verb::Merge {
@@ -97,7 +99,7 @@ fn history(observed: &Observed) -> Vec<Write> {
             },
             reason: "keep the history of templates",
         }),
-        Change::Delete(name) => live
+        RevisionChange::Delete(name) => live
             .get(name.as_str())
             .filter(|revision| !revision.meta.deleting)
             .map(|revision| converge::delete(REVISIONS, &revision.meta, "the history is long")),
@@ -159,8 +161,9 @@ pub(super) fn status(
 ) -> PodCliqueSetStatus {
     let set = &observed.set.object;
     let layout = Layout::of(set);
-    let judge = |index| judge(&observed.set, &layout, index, &children.cliques, &children.groups);
-    let replicas: Vec<_> = (0..layout.replicas()).map(judge).collect();
+    let state =
+        |index| replica_state(&observed.set, &layout, index, &children.cliques, &children.groups);
+    let replicas: Vec<_> = (0..layout.replicas()).map(state).collect();
     let hash = &observed.set.hashes().generation;
     let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
     status::scheduler(&mut next, set.metadata.generation, scheduler, now);
@@ -207,13 +210,13 @@ pub(super) fn update_is_due(observed: &Observed) -> bool {
         return false;
     }
     let layout = Layout::of(&observed.set.object);
-    let none = Replica::default();
-    let Replica { cliques, groups } = observed.updating.as_ref().unwrap_or(&none);
-    let judge = |index| judge(&observed.set, &layout, index, cliques, groups);
-    update::set::is_due(&observed.set.object, &observed.set.hashes().generation, judge)
+    let none = ReplicaParts::default();
+    let ReplicaParts { cliques, groups } = observed.updating.as_ref().unwrap_or(&none);
+    let state = |index| replica_state(&observed.set, &layout, index, cliques, groups);
+    update::set::is_due(&observed.set.object, &observed.set.hashes().generation, state)
 }
 
-fn judge(
+fn replica_state(
     set: &Set,
     layout: &Layout<'_>,
     index: u32,

@@ -26,7 +26,7 @@ pub(super) struct Observed {
     /// Only for a set that is being deleted, or whose history is too long.
     pub(super) children: Option<Children>,
     /// The replica whose turn it is in an update.
-    pub(super) updating: Option<Replica>,
+    pub(super) updating: Option<ReplicaParts>,
 }
 
 /// The children of a set, of which there may be thousands: read only when they matter.
@@ -52,7 +52,8 @@ pub(super) fn observe(stores: &Stores, key: &ObjectKey) -> Option<Observed> {
     Some(Observed {
         access: access::observe(stores, key),
         children: needs_children.then(|| children(stores, key)),
-        updating: update::whose_turn(&set.object).map(|replica| of_replica(stores, key, replica)),
+        updating: update::updating_replica(&set.object)
+            .map(|replica| of_replica(stores, key, replica)),
         revisions,
         claims: stores.claims.of_set(&Layout::of(&set.object)),
         set,
@@ -61,13 +62,13 @@ pub(super) fn observe(stores: &Stores, key: &ObjectKey) -> Option<Observed> {
 
 /// Cliques and groups of one replica.
 #[derive(Default)]
-pub(super) struct Replica {
+pub(super) struct ReplicaParts {
     pub(super) cliques: ByName<Object<PodClique>>,
     pub(super) groups: ByName<Object<PodCliqueScalingGroup>>,
 }
 
-fn of_replica(stores: &Stores, key: &ObjectKey, replica: u32) -> Replica {
-    Replica {
+fn of_replica(stores: &Stores, key: &ObjectKey, replica: u32) -> ReplicaParts {
+    ReplicaParts {
         cliques: by_name(stores.cliques.of_replica(key, replica)),
         groups: by_name(stores.groups.of_replica(key, replica)),
     }

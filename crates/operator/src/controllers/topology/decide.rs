@@ -14,13 +14,13 @@ use grove_runtime::write::Write;
 use jiff::Timestamp;
 
 use super::NAME;
-use super::observe::Scheduler;
+use super::observe::ObservedScheduler;
 use crate::controllers::events;
 use grove_runtime::object::Object;
 
 /// What is to be done with the topology of one scheduler.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct Decision {
     pub(super) scheduler: String,
     /// Name of its topology object.
     pub(super) reference: String,
@@ -34,12 +34,15 @@ pub(super) enum Next {
 }
 
 /// Looks at one scheduler after the other.
-pub(super) fn decide(topology: &Topology<'_>, schedulers: &[Scheduler<'_>]) -> Vec<Verdict> {
-    schedulers.iter().map(|scheduler| judge(topology, scheduler)).collect()
+pub(super) fn decide(
+    topology: &Topology<'_>,
+    schedulers: &[ObservedScheduler<'_>],
+) -> Vec<Decision> {
+    schedulers.iter().map(|scheduler| decision(topology, scheduler)).collect()
 }
 
-fn judge(topology: &Topology<'_>, observed: &Scheduler<'_>) -> Verdict {
-    let Scheduler { name, part, reference, live, presence } = observed;
+fn decision(topology: &Topology<'_>, observed: &ObservedScheduler<'_>) -> Decision {
+    let ObservedScheduler { name, part, reference, live, presence } = observed;
     let live = live.as_deref();
     let served = BackendError::unless_served(name, &part.kind(), *presence);
     let next = served.and_then(|()| match reference {
@@ -48,7 +51,7 @@ fn judge(topology: &Topology<'_>, observed: &Scheduler<'_>) -> Verdict {
             write.map_or(Next::Report(Agreement::Same { generation: None }), Next::Write)
         }),
     });
-    Verdict {
+    Decision {
         scheduler: (*name).to_owned(),
         reference: reference.map_or_else(|| part.object_name(topology), str::to_owned),
         next,
@@ -66,11 +69,11 @@ fn compared(drift: Drift) -> Agreement {
 /// What a binding refers to of schedulers that this operator has no topology of.
 pub(super) fn unavailable(
     binding: &ClusterTopologyBinding,
-    schedulers: &[Scheduler<'_>],
-) -> impl Iterator<Item = Verdict> {
+    schedulers: &[ObservedScheduler<'_>],
+) -> impl Iterator<Item = Decision> {
     let listed = binding.spec.scheduler_topology_bindings.iter();
     let is_known = |name: &str| schedulers.iter().any(|scheduler| scheduler.name == name);
-    listed.filter(move |one| !is_known(&one.scheduler_name)).map(|one| Verdict {
+    listed.filter(move |one| !is_known(&one.scheduler_name)).map(|one| Decision {
         scheduler: one.scheduler_name.clone(),
         reference: one.topology_reference.clone(),
         next: Ok(Next::Report(Agreement::Unavailable)),

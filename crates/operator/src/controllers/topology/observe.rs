@@ -10,7 +10,7 @@ use grove_runtime::store::Presence;
 use crate::caches::Stores;
 
 /// A scheduler with topology objects of its own, and the one that a topology is about.
-pub(super) struct Scheduler<'a> {
+pub(super) struct ObservedScheduler<'a> {
     pub(super) name: &'a str,
     pub(super) part: &'a dyn TopologyPart,
     /// Name of the object when somebody else manages it.
@@ -25,7 +25,7 @@ pub(super) fn schedulers<'a>(
     backends: &'a Registry,
     topology: &Topology<'_>,
     reference: impl Fn(&str) -> Option<&'a str>,
-) -> Option<Vec<Scheduler<'a>>> {
+) -> Option<Vec<ObservedScheduler<'a>>> {
     let mut schedulers = Vec::new();
     for backend in backends.all() {
         let Some(part) = backend.topology() else { continue };
@@ -37,7 +37,13 @@ pub(super) fn schedulers<'a>(
         let reference = reference(backend.name());
         let name = reference.map_or_else(|| part.object_name(topology), str::to_owned);
         let live = store.get(&ObjectKey::new("", &name));
-        schedulers.push(Scheduler { name: backend.name(), part, reference, live, presence });
+        schedulers.push(ObservedScheduler {
+            name: backend.name(),
+            part,
+            reference,
+            live,
+            presence,
+        });
     }
     Some(schedulers)
 }

@@ -7,7 +7,7 @@ use grove_api::pod_clique_set::{CliqueStartupType, PodCliqueTemplate};
 use grove_runtime::write::Verb;
 use serde_json::json;
 
-use super::super::observe::Scheduler;
+use super::super::observe::SchedulerNeeds;
 use super::*;
 
 /// The set that users start from, as it is stored.
@@ -35,7 +35,7 @@ fn observe(set: PodCliqueSet, index: u32) -> Observed {
         claims: claims::ObservedClaims::default(),
         missing_claims: BTreeMap::new(),
         compute_domains: None,
-        scheduler: Scheduler::default(),
+        scheduler: SchedulerNeeds::default(),
     }
 }
 

@@ -40,19 +40,19 @@ fn live(label: &str) -> Arc<SchedulerObject> {
 }
 
 /// What is decided when KAI has an object with this label, if any.
-fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence) -> Vec<Verdict> {
+fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence) -> Vec<Decision> {
     let registry = registry();
     let with_topology = registry.all().filter_map(|one| Some((one.name(), one.topology()?)));
     let observed: Vec<_> = with_topology
         .map(|(name, part)| {
             let reference = super::super::observe::reference(binding, name);
-            Scheduler { name, part, reference, live: label.map(live), presence }
+            ObservedScheduler { name, part, reference, live: label.map(live), presence }
         })
         .collect();
     let topology = Topology::from(binding);
-    let mut verdicts = decide(&topology, &observed);
-    verdicts.extend(unavailable(binding, &observed));
-    verdicts
+    let mut decisions = decide(&topology, &observed);
+    decisions.extend(unavailable(binding, &observed));
+    decisions
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn what_is_ours_is_made_and_kept() {
     use Presence::{Absent, Served, Unknown};
     let binding = binding(&json!([]), &Value::Null);
     let next = |label, presence| {
-        let mut verdicts = kai(&binding.object, label, presence);
-        assert_eq!(verdicts.len(), 1, "only KAI has topologies");
-        let verdict = verdicts.pop().unwrap();
-        assert_eq!((&*verdict.scheduler, &*verdict.reference), ("kai-scheduler", "dc"));
-        verdict.next
+        let mut decisions = kai(&binding.object, label, presence);
+        assert_eq!(decisions.len(), 1, "only KAI has topologies");
+        let decision = decisions.pop().unwrap();
+        assert_eq!((&*decision.scheduler, &*decision.reference), ("kai-scheduler", "dc"));
+        decision.next
     };
     let verb = |next| match next {
         Ok(Next::Write(write)) => write.verb.as_str(),
@@ -90,8 +90,8 @@ fn what_is_ours_is_made_and_kept() {
 fn what_others_manage_is_compared_only() {
     let refer = |scheduler: &str| json!([{ "schedulerName": scheduler, "topologyReference": "x" }]);
     let next = |binding: &Object<ClusterTopologyBinding>, label| {
-        let verdicts = kai(&binding.object, label, Presence::Served);
-        verdicts.into_iter().map(|one| (one.scheduler, one.reference, one.next.unwrap())).collect()
+        let decisions = kai(&binding.object, label, Presence::Served);
+        decisions.into_iter().map(|one| (one.scheduler, one.reference, one.next.unwrap())).collect()
     };
     let report = |scheduler: &str, reference: &str, agreement| {
         (scheduler.to_owned(), reference.to_owned(), Next::Report(agreement))
