@@ -94,11 +94,8 @@ mod tests {
     fn a_message_is_never_longer_than_the_schema_allows() {
         let mut conditions = Vec::new();
         let message = "ä".repeat(MESSAGE_MAX);
-        observe(
-            &mut conditions,
-            Observation { message, ..observed(TRUE, "R") },
-            Timestamp::UNIX_EPOCH,
-        );
+        let observed = Observation { message, ..observed(TRUE, "R") };
+        observe(&mut conditions, observed, Timestamp::UNIX_EPOCH);
         assert!(conditions[0].message.len() <= MESSAGE_MAX);
         assert!(conditions[0].message.ends_with("bytes in all)"));
     }

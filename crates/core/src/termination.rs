@@ -150,8 +150,7 @@ pub enum Consequence {
     Terminate,
 }
 
-/// When a breach that started at this time leads to a termination; never if the delay exceeds the
-/// representable time.
+/// When a breach since this time leads to a termination; never if that time cannot be represented.
 pub fn ends_at(breached_since: Timestamp, delay: Duration) -> Option<Timestamp> {
     breached_since.checked_add(delay).ok()
 }

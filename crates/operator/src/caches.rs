@@ -1,4 +1,4 @@
-//! What the operator caches, and how objects are found.
+//! The caches of the operator, and how objects are found in them.
 
 pub(crate) mod views;
 
@@ -59,7 +59,7 @@ pub(crate) struct Stores {
     pub(crate) pods: Store<Pod>,
     pods_by_clique: Index,
     pub(crate) had_minimum: HadMinimum,
-    /// Only when a scheduler cares for more than the pods of one clique.
+    /// Only when a scheduler counts the pods of gangs.
     pods_by_gang: Option<Index>,
     pub(crate) services: BySet<JsonObject>,
     pub(crate) autoscalers: BySet<JsonObject>,
@@ -67,18 +67,17 @@ pub(crate) struct Stores {
     pub(crate) roles: Store<MetaView>,
     pub(crate) role_bindings: Store<MetaView>,
     pub(crate) secrets: Store<TokenSecret>,
-    /// Former and current templates of sets. Nothing depends on them, so an operator that may not see
-    /// them goes without.
+    /// Former and current templates of sets. Optional: nothing else depends on them.
     pub(crate) revisions: BySet<Revision>,
-    /// Topologies that users define. An operator that may not see these or those below goes without.
+    /// Topologies that users define. These and the topologies below are optional.
     pub(crate) bindings: Store<Object<ClusterTopologyBinding>>,
-    /// Topologies of which the operator manages one.
+    /// Topologies, one of which the operator manages.
     pub(crate) topologies: Store<Object<ClusterTopology>>,
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: SchedulerCaches,
     /// ResourceClaims and their templates.
     pub(crate) claims: claims::ClaimCaches,
-    /// Only when the operator was told to care for them.
+    /// Absent when the operator does not manage ComputeDomains.
     pub(crate) compute_domains: Option<BySet<Object<ComputeDomain>>>,
 }
 
@@ -120,14 +119,14 @@ pub(crate) fn by_name<T: View>(views: Vec<Arc<T>>) -> ByName<T> {
     views.into_iter().map(|view| (view.meta().key.name.to_string(), view)).collect()
 }
 
-/// The set that an object belongs to: by its owner, which nobody changes by accident, or by its label
-/// when something in between owns it.
+/// The set that an object belongs to: by its owner, which users do not change by accident, or by its label
+/// when another object of the set owns it.
 pub(crate) fn set_of(meta: &Meta) -> Option<ObjectKey> {
     let name = owner_of(meta, PodCliqueSet::KIND).or_else(|| meta.labels.get(labels::PART_OF))?;
     Some(ObjectKey::new(&meta.key.namespace, name))
 }
 
-/// The group that a PodClique is a member of, in the same way.
+/// The group that a PodClique is a member of, by its owner or its label.
 fn group_of(meta: &Meta) -> Option<ObjectKey> {
     let label = || meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP);
     let name = owner_of(meta, PodCliqueScalingGroup::KIND).or_else(label)?;
@@ -140,8 +139,8 @@ pub(crate) fn owner_of<'m>(meta: &'m Meta, kind: &str) -> Option<&'m str> {
     Some(&owner.name)
 }
 
-/// The replica of the set that an object says it is for. Gangs and autoscalers carry no label for
-/// it; after the name of the set, their name goes on with the index.
+/// The replica of the set in the label of an object. Gangs and autoscalers do not have the label; in their
+/// names, the index follows the name of the set.
 pub(crate) fn replica_of(meta: &Meta) -> Option<u32> {
     if let Some(label) = meta.labels.get(labels::POD_CLIQUE_SET_REPLICA_INDEX) {
         return label.parse().ok();
@@ -181,7 +180,7 @@ fn plain<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
     caches.start(declared)
 }
 
-/// A cache of everything there is of a kind, as far as the operator may see it.
+/// An optional cache of all objects of a kind.
 fn all_of<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
     let declared = caches.declare(Selection::all(resource)).optional();
     caches.start(declared)
@@ -197,8 +196,8 @@ impl Stores {
             .declare::<Set>(Selection::all(Resource::of::<PodCliqueSet>()))
             .on_read(move |set| set.pod_specs().for_each(|spec| shared.share(&mut spec.0)));
         let sets = caches.start(declared);
-        // Of our own kinds everything is seen, labelled or not: a label can be put back only on what is
-        // seen to lack it.
+        // Caches of our own kinds do not select by label: the operator restores a label only on an object
+        // that it observes without it.
         let mut cliques = caches
             .declare::<Object<PodClique>>(Selection::all(Resource::of::<PodClique>()))
             .on_read(move |clique| templates.share(&mut clique.object.spec.pod_spec.0));
@@ -255,7 +254,7 @@ impl Stores {
         }
     }
 
-    /// Whether the token of the start-order containers of a set is there.
+    /// Whether the token of the start-order containers of a set exists.
     pub(crate) fn has_token(&self, set: &Set) -> bool {
         let key = &set.meta.key;
         let secret = ObjectKey::new(&key.namespace, &names::token_secret(&key.name));
@@ -303,8 +302,8 @@ impl Stores {
             let pods = self.pods_of(&clique.meta.uid);
             let indices = pods::succeeded_indices(pods.iter().map(|pod| &pod.observed));
             let desired = u32::try_from(clique.object.spec.replicas).unwrap_or_default();
-            let remaining =
-                desired.saturating_sub(u32::try_from(indices.len()).unwrap_or(u32::MAX));
+            let succeeded = u32::try_from(indices.len()).unwrap_or(u32::MAX);
+            let remaining = desired.saturating_sub(succeeded);
             (!indices.is_empty())
                 .then(|| (member.name.clone(), SucceededPods { indices, remaining }))
         });

@@ -1,4 +1,4 @@
-//! The controllers, one folder each, and what they share.
+//! The controllers, one folder each, and the modules that they share.
 
 pub(crate) mod claims;
 pub(crate) mod clique;
@@ -10,7 +10,6 @@ pub(crate) mod gang;
 pub(crate) mod group;
 pub(crate) mod outage;
 pub(crate) mod problems;
-
 pub(crate) mod refusals;
 pub(crate) mod replica;
 pub(crate) mod set;

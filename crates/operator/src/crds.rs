@@ -1,4 +1,4 @@
-//! Installs the CRDs, for clusters where nobody else does.
+//! Installs the CRDs, for clusters without another installer.
 
 use grove_api::crd;
 use grove_runtime::fence::Fence;
@@ -14,7 +14,7 @@ const DEFINITIONS: Resource = Resource::cluster(
 /// Field manager of everything that installs our CRDs.
 const MANAGER: &str = "grove-crd-installer";
 
-/// Applies all CRDs. Applying what is there already changes nothing, so every replica may do it.
+/// Applies all CRDs. Applying them again changes nothing, so every replica may do it.
 pub(crate) async fn install(writer: &Writer) -> Result<(), WriteError> {
     let writer = writer.with_manager(MANAGER).without_election();
     for crd in crd::one_by_one() {

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is the constructor: a client, [`Options`] and an environment make a future that turns
 //! PodCliqueSets into pods, serves the admission webhooks and keeps their certificate, takes part in leader
-//! election and answers health and metrics requests until it is asked to stop. Dropping it is a crash.
+//! election and answers health and metrics requests until shutdown. Dropping it is a crash.
 //!
 //! | Module | What it has |
 //! |---|---|

@@ -1,13 +1,13 @@
-//! What the operator is told: its configuration file, and what only its surroundings know.
+//! Options of the operator: its configuration file, and facts about its environment.
 
 use grove_api::config::OperatorConfiguration;
 
-/// Everything the operator needs to know before it starts.
+/// Everything the operator needs to start.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration file.
     pub configuration: OperatorConfiguration,
-    /// Who this replica is.
+    /// The identity of this replica.
     pub identity: Identity,
     /// How the API server reaches the webhooks.
     pub webhooks: WebhookAddress,
@@ -18,7 +18,7 @@ pub struct Options {
     pub init_image: Option<String>,
 }
 
-/// Who a replica of the operator is.
+/// The identity of a replica of the operator.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Unique per start: the holder of the lease and the source of events.
@@ -39,7 +39,7 @@ impl Identity {
 /// How the API server reaches the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookAddress {
-    /// Through the Service `grove-operator`, as the installed webhook configurations say. The
+    /// Through the Service `grove-operator`, as in the installed webhook configurations. The
     /// operator only keeps their `caBundle` current.
     Service,
     /// Under a host or address of this machine, for an operator outside the cluster. The operator

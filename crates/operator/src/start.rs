@@ -1,5 +1,4 @@
-//! Puts the process together, part by part, in the order in which they depend on each other. They
-//! stop the other way round.
+//! Starts the parts of the process in the order in which they depend on each other. They stop in reverse order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,13 +46,13 @@ const SERVICE: &str = "grove-operator";
 /// How long a stop may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Why the operator could not start or go on.
+/// Why the operator could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// An address cannot be used.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// Nobody provides the certificate.
+    /// The certificate has no provider.
     #[error(
         "server.webhooks.certProvisionMode: {0:?} is not known; use \"auto\" (the operator makes \
          its certificate) or \"manual\" (certificate files are mounted)"
@@ -89,7 +88,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     let backends = Registry::new(&configuration.scheduler, &env)?;
     backends.init(&client).await?;
     let mut process = Process::new(env.clone(), GRACE);
-    // Before anything answers: a part that has not started yet is not known to be missing.
+    // Before the probes answer: a part that has not started yet is not known to be missing.
     let start = env.readiness.part("start");
     start.not_ready("its parts are being started");
     serve_probes(&mut process, configuration, &env).await?;
@@ -130,7 +129,7 @@ fn serve_config(name: &'static str, endpoint: &Endpoint) -> ServeConfig {
     ServeConfig::new(name, endpoint.bind_address.clone(), endpoint.port)
 }
 
-/// Health, metrics and, if wanted, profiling: first to start and last to stop.
+/// Health, metrics and, if enabled, profiling: first to start and last to stop.
 async fn serve_probes(
     process: &mut Process,
     configuration: &OperatorConfiguration,
@@ -165,7 +164,7 @@ async fn serve_probes(
     Ok(())
 }
 
-/// What the election makes of this process, and the election itself, which is not started yet.
+/// The leadership of this process, and the election, which is not started yet.
 fn take_part(
     process: &mut Process,
     client: &Client,
@@ -187,7 +186,7 @@ fn take_part(
     (elector.leadership(), Some((process.stage("lease"), elector)))
 }
 
-/// What the webhook parts share.
+/// What the parts of the process share.
 struct Parts<'a> {
     client: Client,
     options: &'a Options,

@@ -1,5 +1,5 @@
-//! The admission webhooks: reviews in, responses out. The rules are `grove_core::admission`'s; here
-//! they get what they ask for from the review, the configuration and the cache.
+//! The admission webhooks: reviews in, responses out. The rules are in `grove_core::admission`; this module
+//! passes them the review, the configuration and the cached sets.
 
 pub(crate) mod registration;
 
@@ -11,7 +11,7 @@ use grove_api::field_error::FieldError;
 use grove_api::{PodCliqueSet, labels};
 use grove_backends::{Registry, SchedulerCaches};
 use grove_core::admission::{self, Authorization, Context, Guards, ManagedRequest, Protection};
-use grove_runtime::admission::{AdmissionResponse, Request, Webhooks};
+use grove_runtime::admission::{Admission, Request, Webhooks};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
 use grove_runtime::resource::ObjectKey;
@@ -69,20 +69,20 @@ pub(crate) fn webhooks(
     })
 }
 
-/// Who else has a say about a set.
+/// The scheduler backends, which validate sets too.
 struct Schedulers {
     backends: Registry,
     objects: SchedulerCaches,
 }
 
-fn default(request: &Request) -> AdmissionResponse {
+fn default(request: &Request) -> Admission {
     let raw = match decode::<Value>(request.object.as_deref()) {
         Ok(raw) => raw,
         Err(response) => return *response,
     };
     match admission::default_patch(&raw) {
-        Ok(patch) => AdmissionResponse::patch(patch),
-        Err(error) => AdmissionResponse::undecodable(error.to_string()),
+        Ok(patch) => Admission::patch(patch),
+        Err(error) => Admission::undecodable(error.to_string()),
     }
 }
 
@@ -112,7 +112,7 @@ async fn validate(
     context: &Context,
     schedulers: &Schedulers,
     classes: Option<&PriorityClasses>,
-) -> AdmissionResponse {
+) -> Admission {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
         Err(response) => return *response,
@@ -123,7 +123,7 @@ async fn validate(
             Ok(old) => Some(old),
             Err(response) => return *response,
         },
-        Operation::Delete | Operation::Connect => return AdmissionResponse::allow(),
+        Operation::Delete | Operation::Connect => return Admission::allow(),
     };
     let mut validation = match &old {
         None => admission::validate_create(&new, context),
@@ -142,12 +142,11 @@ async fn validate(
             }
         }
     }
-    let answer =
-        validation.message().map_or_else(AdmissionResponse::allow, AdmissionResponse::deny);
+    let answer = validation.message().map_or_else(Admission::allow, Admission::deny);
     answer.warn(validation.warnings)
 }
 
-/// What the scheduler of a set says about it. All its cliques have the same one.
+/// Validates a set with the backend of its scheduler. All its cliques have the same scheduler.
 async fn ask_backend(
     new: &PodCliqueSet,
     old: Option<&PodCliqueSet>,
@@ -161,9 +160,9 @@ async fn ask_backend(
     backend.validate(new, old, &schedulers.objects).await
 }
 
-fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> AdmissionResponse {
+fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Admission {
     if request.operation == Operation::Connect {
-        return AdmissionResponse::allow();
+        return Admission::allow();
     }
     let object = request.old_object.as_deref().or(request.object.as_deref());
     let object = match decode::<ManagedObject>(object) {
@@ -171,9 +170,7 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Admission
         Err(response) => return *response,
     };
     if !sets.is_synced() {
-        return AdmissionResponse::failed(
-            "the operator has not read the PodCliqueSets yet; try again",
-        );
+        return Admission::failed("the operator has not read the PodCliqueSets yet; try again");
     }
     let managed = ManagedRequest {
         operation: match request.operation {
@@ -195,8 +192,8 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Admission
     };
     let Ok(decision) = admission::authorize(&managed, guards, lookup);
     match decision {
-        Authorization::Allow { warnings } => AdmissionResponse::allow().warn(warnings),
-        Authorization::Deny { message } => AdmissionResponse::deny(message),
+        Authorization::Allow { warnings } => Admission::allow().warn(warnings),
+        Authorization::Deny { message } => Admission::deny(message),
     }
 }
 
@@ -219,20 +216,17 @@ impl ManagedObject {
     }
 }
 
-/// Decodes a part of a review, or the response about one that cannot be decoded.
-fn decode<T: serde::de::DeserializeOwned>(
-    object: Option<&RawValue>,
-) -> Result<T, Box<AdmissionResponse>> {
-    let object = object
-        .ok_or_else(|| Box::new(AdmissionResponse::undecodable("the review has no object")))?;
+/// Decodes a part of a review, or returns the response about one that cannot be decoded.
+fn decode<T: serde::de::DeserializeOwned>(object: Option<&RawValue>) -> Result<T, Box<Admission>> {
+    let object =
+        object.ok_or_else(|| Box::new(Admission::undecodable("the review has no object")))?;
     serde_json::from_str(object.get())
-        .map_err(|error| Box::new(AdmissionResponse::undecodable(error.to_string())))
+        .map_err(|error| Box::new(Admission::undecodable(error.to_string())))
 }
 
-fn decode_set(object: Option<&RawValue>) -> Result<PodCliqueSet, Box<AdmissionResponse>> {
+fn decode_set(object: Option<&RawValue>) -> Result<PodCliqueSet, Box<Admission>> {
     let raw = decode::<Value>(object)?;
-    admission::decode(&raw)
-        .map_err(|error| Box::new(AdmissionResponse::undecodable(error.to_string())))
+    admission::decode(&raw).map_err(|error| Box::new(Admission::undecodable(error.to_string())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Admission reviews (`admission.k8s.io/v1`): from an HTTP request to a decision and back.
 //!
-//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`AdmissionResponse`]. This module does
+//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`Admission`]. This module does
 //! the rest: it limits the body, the number of concurrent reviews and the time of each (below the API
 //! server's own timeout), catches panics and counts results. Every failure that has the uid of a review is
 //! answered as a denial of that review, so that the user reads a sentence instead of "internal error".
@@ -81,7 +81,7 @@ pub struct Request {
 
 /// The decision of a webhook about one request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AdmissionResponse {
+pub enum Admission {
     /// Allows the request.
     Allow {
         /// Shown to the user by kubectl.
@@ -108,13 +108,13 @@ pub struct Denial {
     pub warnings: Vec<String>,
 }
 
-impl AdmissionResponse {
+impl Admission {
     /// Allows the request unchanged.
     pub const fn allow() -> Self {
         Self::Allow { warnings: Vec::new(), patch: None }
     }
 
-    /// Allows the request with these changes; an empty patch is the same as [`AdmissionResponse::allow`].
+    /// Allows the request with these changes; an empty patch is the same as [`Admission::allow`].
     pub fn patch(patch: json_patch::Patch) -> Self {
         let patch = (!patch.0.is_empty()).then_some(patch);
         Self::Allow { warnings: Vec::new(), patch }
@@ -152,7 +152,7 @@ impl AdmissionResponse {
 }
 
 type Handler =
-    Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = AdmissionResponse> + Send>> + Send + Sync>;
+    Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Admission> + Send>> + Send + Sync>;
 
 /// Collects the webhooks of a process in one router. They share one limit of concurrent reviews.
 #[derive(Clone)]
@@ -183,7 +183,7 @@ impl Webhooks {
         handler: impl Fn(Request) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = AdmissionResponse> + Send + 'static,
+        F: Future<Output = Admission> + Send + 'static,
     {
         let webhook = Webhook {
             name,
@@ -223,7 +223,7 @@ async fn answer(State(webhook): State<Webhook>, RawQuery(query): RawQuery, body:
         Ok(request) => webhook.review(request, timeout).await,
         Err(Unreadable::Request { uid, message }) => {
             webhook.metrics.admission(webhook.name, "undecodable");
-            respond(uid, AdmissionResponse::undecodable(message))
+            respond(uid, Admission::undecodable(message))
         }
         Err(unreadable) => {
             webhook.metrics.admission(webhook.name, "undecodable");
@@ -236,36 +236,31 @@ impl Webhook {
     async fn review(&self, request: Request, timeout: Duration) -> Response {
         let uid = request.uid.clone();
         let decided = self.clock.timeout(timeout, self.decide(request)).await;
-        let (result, response) = decided.unwrap_or_else(|| {
+        let (result, admission) = decided.unwrap_or_else(|| {
             tracing::warn!(webhook = self.name, uid, "admission review took too long");
             let message = format!("no decision within {timeout:?}; try again");
-            ("timeout", AdmissionResponse::refuse(504, "Timeout", message))
+            ("timeout", Admission::refuse(504, "Timeout", message))
         });
         self.metrics.admission(self.name, result);
-        respond(uid, response)
+        respond(uid, admission)
     }
 
-    async fn decide(&self, request: Request) -> (&'static str, AdmissionResponse) {
+    async fn decide(&self, request: Request) -> (&'static str, Admission) {
         let _running = self.running.acquire().await.expect("the semaphore is never closed");
         let uid = request.uid.clone();
         // The handler's synchronous part runs inside the future, so its panics are caught as well.
         let decision = async { (self.handler)(request).await };
         match AssertUnwindSafe(decision).catch_unwind().await {
-            Ok(response @ AdmissionResponse::Allow { .. }) => ("allowed", response),
-            Ok(AdmissionResponse::Deny(denial)) if denial.code >= 500 => {
-                ("failed", AdmissionResponse::Deny(denial))
-            }
-            Ok(AdmissionResponse::Deny(denial)) => {
+            Ok(admission @ Admission::Allow { .. }) => ("allowed", admission),
+            Ok(failed @ Admission::Deny(Denial { code: 500.., .. })) => ("failed", failed),
+            Ok(Admission::Deny(denial)) => {
                 tracing::debug!(webhook = self.name, uid, message = denial.message, "denied");
-                ("denied", AdmissionResponse::Deny(denial))
+                ("denied", Admission::Deny(denial))
             }
             Err(panic) => {
                 let panic = panic_message(&*panic);
                 tracing::error!(webhook = self.name, uid, panic, "admission handler panicked");
-                (
-                    "panicked",
-                    AdmissionResponse::failed("the webhook failed on this object; see its log"),
-                )
+                ("panicked", Admission::failed("the webhook failed on this object; see its log"))
             }
         }
     }
@@ -339,7 +334,7 @@ fn decode(body: &[u8]) -> Result<Request, Unreadable> {
     })
 }
 
-fn respond(uid: String, response: AdmissionResponse) -> Response {
+fn respond(uid: String, admission: Admission) -> Response {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Review {
@@ -361,15 +356,15 @@ fn respond(uid: String, response: AdmissionResponse) -> Response {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     }
-    let answer = match response {
-        AdmissionResponse::Allow { warnings, patch } => {
+    let answer = match admission {
+        Admission::Allow { warnings, patch } => {
             let patch = patch.map(|patch| {
                 ByteString(serde_json::to_vec(&patch).expect("a patch has only string keys"))
             });
             let patch_type = patch.is_some().then_some("JSONPatch");
             Answer { uid, allowed: true, status: None, patch_type, patch, warnings }
         }
-        AdmissionResponse::Deny(mut denial) => {
+        Admission::Deny(mut denial) => {
             let warnings = std::mem::take(&mut denial.warnings);
             let status = Some(denial.into());
             Answer { uid, allowed: false, status, patch_type: None, patch: None, warnings }

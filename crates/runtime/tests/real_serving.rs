@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use grove_runtime::admission::{AdmissionResponse, Request, Webhooks};
+use grove_runtime::admission::{Admission, Request, Webhooks};
 use grove_runtime::certificates::ServingCertificate;
 use grove_runtime::certificates::managed::{
     AuthorityName, ManagedCertificate, ManagedConfig, Schedule, Webhook,
@@ -235,15 +235,15 @@ fn webhooks(env: &Env) -> axum::Router {
         .route("/validate", "validate.hooks.example.com", |request: Request| async move {
             let object: Value = serde_json::from_str(request.object.unwrap().get()).unwrap();
             match object["data"]["response"].as_str() {
-                Some("deny") => AdmissionResponse::deny("data.response: Invalid value: \"deny\""),
+                Some("deny") => Admission::deny("data.response: Invalid value: \"deny\""),
                 Some("panic") => panic!("out of luck"),
-                _ => AdmissionResponse::allow().warn(["reviewed".to_owned()]),
+                _ => Admission::allow().warn(["reviewed".to_owned()]),
             }
         })
         .route("/mutate", "mutate.hooks.example.com", |_| async {
             let patch =
                 json!([{"op": "add", "path": "/metadata/labels", "value": {"mutated": "yes"}}]);
-            AdmissionResponse::patch(serde_json::from_value(patch).unwrap())
+            Admission::patch(serde_json::from_value(patch).unwrap())
         })
         .into_router()
 }

@@ -25,8 +25,7 @@ mod volumes;
 
 /// Checks the pod template of a clique; `path` is that of the clique's spec.
 ///
-/// A stored template is not checked again: a rule that became stricter must not prevent changes of other
-/// fields.
+/// A stored template is not checked again: a stricter rule must not prevent changes of other fields.
 pub(super) fn validate(
     path: &str,
     clique: &PodCliqueTemplate,

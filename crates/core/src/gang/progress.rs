@@ -9,8 +9,7 @@ use super::initialized::is_initialized_status;
 use super::release::GangPods;
 use crate::condition::{Observation, find, get, observe};
 
-/// Reports the state of an initialized gang's pods, unless the scheduler writes the phase or one of the
-/// conditions.
+/// Reports the state of an initialized gang's pods, unless the scheduler writes phase or conditions.
 pub fn report_pods(
     status: &mut PodGangStatus,
     pods: GangPods,
@@ -68,8 +67,7 @@ fn phase(is_scheduled: bool, is_ready: bool) -> PodGangPhase {
     }
 }
 
-/// Whether the scheduler wrote the conditions, or a phase that follows neither from our conditions nor from the
-/// pods.
+/// Whether the scheduler wrote the conditions, or a phase that neither our conditions nor the pods explain.
 fn is_reported_by_scheduler(status: &PodGangStatus, pods: GangPods) -> bool {
     let ours = [
         (reasons::SCHEDULED, [reasons::PODS_SCHEDULED, reasons::PODS_NOT_SCHEDULED]),

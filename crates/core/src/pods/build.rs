@@ -129,8 +129,7 @@ impl<'a> PodContext<'a> {
     }
 }
 
-/// The pod as the scheduler's backend gets it: metadata, the pod spec of the clique, and our gate as the only
-/// one.
+/// The pod as the scheduler's backend gets it: metadata, the pod spec of the clique, and only our gate.
 pub fn draft(context: &PodContext<'_>, index: u32) -> Result<Value, BuildError> {
     let mut spec = context.pod_clique.spec.pod_spec.clone();
     spec.insert("schedulingGates".to_owned(), json!([{ "name": finalizers::SCHEDULING_GATE }]));

@@ -37,7 +37,7 @@ fn decide(cause: Option<&str>, live: &[Revision], in_use: &[&str]) -> Vec<Revisi
     changes(&set(cause), "now", live, &in_use)
 }
 
-fn told(changes: &[RevisionChange]) -> Vec<String> {
+fn lines(changes: &[RevisionChange]) -> Vec<String> {
     let one = |change: &RevisionChange| match change {
         RevisionChange::Create(object) => {
             format!("create {} as {}", object["metadata"]["name"], object["revision"])
@@ -98,7 +98,7 @@ fn the_current_template_has_the_highest_number() {
         ),
     ];
     for (what, live, cause, expected) in cases {
-        assert_eq!(told(&decide(cause, &live, &[])), expected, "{what}");
+        assert_eq!(lines(&decide(cause, &live, &[])), expected, "{what}");
     }
 }
 
@@ -129,16 +129,16 @@ fn the_oldest_revisions_above_the_limit_are_deleted_unless_in_use() {
     assert_eq!(decide(None, &live(LIMIT), &[]), []);
     assert!(!is_long(&set(None), "now", &live(LIMIT)));
     assert!(is_long(&set(None), "now", &live(LIMIT + 1)));
-    assert_eq!(told(&decide(None, &live(LIMIT + 2), &[])), ["delete demo-h1", "delete demo-h2"]);
+    assert_eq!(lines(&decide(None, &live(LIMIT + 2), &[])), ["delete demo-h1", "delete demo-h2"]);
     let in_use = ["h1", "h3", "now"];
-    assert_eq!(told(&decide(None, &live(LIMIT + 2), &in_use)), Vec::<String>::new());
+    assert_eq!(lines(&decide(None, &live(LIMIT + 2), &in_use)), Vec::<String>::new());
     let expected = ["delete demo-h2", "delete demo-h4"];
-    assert_eq!(told(&decide(None, &live(LIMIT + 4), &in_use)), expected);
+    assert_eq!(lines(&decide(None, &live(LIMIT + 4), &in_use)), expected);
 }
 
 #[test]
 fn a_new_template_keeps_the_former_one_in_the_history() {
     let live: Vec<_> = (1..=11).map(|n| revision(&format!("h{n}"), n)).collect();
 
-    assert_eq!(told(&decide(None, &live, &[])), [r#"create "demo-now" as 12"#, "delete demo-h1"]);
+    assert_eq!(lines(&decide(None, &live, &[])), [r#"create "demo-now" as 12"#, "delete demo-h1"]);
 }

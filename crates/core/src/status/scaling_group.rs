@@ -76,8 +76,9 @@ fn observe_breach(
     let minimum = minimum(facts, status);
     let stored = status.conditions.clone();
     let is_reached = minimum.is_reached(&stored);
-    let healthy =
-        replicas.clone().filter(|one| if is_reached { one.healthy } else { one.reports_healthy });
+    let is_healthy =
+        |one: &GroupReplica| if is_reached { one.healthy } else { one.reports_healthy };
+    let healthy = replicas.clone().filter(is_healthy);
     let breach = observation_of_breach(group, updating, wire_count(healthy.count()));
     if is_reached {
         let over = reasons::GANG_TERMINATION_IN_PROGRESS;

@@ -1,8 +1,7 @@
 //! Narrow views of the objects that the operator caches.
 //!
 //! Sets, cliques, groups and gangs are cached whole ([`Object`]): the rules work on the typed objects, and
-//! there is at most one of each per gang. Of pods, of which there are many, only the facts that the rules
-//! read are cached.
+//! there is at most one of each per gang. Of pods, only the facts that the rules read are cached.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -49,7 +48,7 @@ impl Set {
         cliques.map(|clique| &mut clique.spec.pod_spec)
     }
 
-    /// What a user changes to reconcile everything of the set.
+    /// The annotation that a user changes to reconcile the set and all its parts.
     pub(crate) fn reconcile_trigger(&self) -> Option<String> {
         let annotations = self.object.object.metadata.annotations.as_ref();
         annotations?.get(annotations::RECONCILE_TRIGGER).cloned()
@@ -126,7 +125,7 @@ impl View for Revision {
     }
 }
 
-/// A Secret with a service account token, of which nothing is kept but whether the token is there.
+/// A Secret with a service account token, of which the cache keeps only whether the token exists.
 #[derive(Debug, Deserialize)]
 #[serde(from = "RawSecret")]
 pub(crate) struct TokenSecret {
@@ -164,26 +163,26 @@ impl View for TokenSecret {
 pub(crate) struct Pod {
     meta: Meta,
     pub(crate) observed: ObservedPod,
-    /// The other gates stay when ours is removed; where ours is in the list.
+    /// Position of our gate in the list: removing it keeps the other gates.
     pub(crate) gate_position: Option<usize>,
-    /// Who places it.
+    /// Name of its scheduler.
     pub(crate) scheduler: Box<str>,
-    /// Whether it mounts the token Secret that older versions made for its set.
+    /// Whether it mounts the token Secret that older versions created for its set.
     pub(crate) mounts_legacy_token: bool,
 }
 
-/// The gang that a pod says it is in.
+/// The gang in the label of a pod.
 pub(crate) fn gang_of(pod: &Meta) -> Option<ObjectKey> {
     Some(ObjectKey::new(&pod.key.namespace, pod.labels.get(labels::POD_GANG)?))
 }
 
 impl Pod {
-    /// The gang it says it is in.
+    /// The gang in its label.
     pub(crate) fn gang(&self) -> Option<ObjectKey> {
         gang_of(&self.meta)
     }
 
-    /// Name of the PodClique it says it is of.
+    /// Name of the PodClique in its label.
     pub(crate) fn clique_name(&self) -> Option<&str> {
         self.meta.labels.get(labels::POD_CLIQUE)
     }

@@ -1,9 +1,8 @@
-//! ResourceClaims of sets, groups and cliques, as far as the three have them in common: what the caches
-//! show to an owner, which of its claims are missing or too many, and who is woken by what.
+//! ResourceClaims of sets, groups and cliques, as far as the three have them in common: the observed claims of
+//! an owner, which of them are missing or surplus, and which keys a change wakes.
 //!
-//! Which claims there should be is `grove_core::children::resource_claims`'s business. The spec of a claim
-//! cannot change; labels and the owner are put back. Clusters without the API have no claims, which matters
-//! only to sets that share some.
+//! `grove_core::children::resource_claims` computes the desired claims. The spec of a claim is immutable; labels
+//! and the owner are restored. Clusters without the API have no claims: only sets that share some report it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,13 +44,13 @@ pub(crate) const RESOURCE_CLAIM_TEMPLATES: Resource = Resource::namespaced(
 const ADVICE: &str = "Kubernetes 1.34 and newer have it; on others, create the set without \
                       resourceSharing";
 
-// === what the caches show ===
+// === observe ===
 
-/// A claim, as far as its owner looks at it.
+/// The fields of a claim that its owner reads.
 #[derive(Debug)]
 pub(crate) struct Claim {
     meta: Meta,
-    /// Everybody whom it belongs to.
+    /// All entries of `ownerReferences`.
     owners: Vec<Value>,
 }
 
@@ -90,8 +89,8 @@ impl View for Template {
     }
 }
 
-/// The caches of claims and of templates. Templates of others are looked at only from the moment on when
-/// a set names one: there may be many of them.
+/// The caches of claims and of templates. Templates are cached only once a set names one: there may be many
+/// that no set uses.
 #[derive(Clone)]
 pub(crate) struct ClaimCaches {
     claims: BySet<Claim>,
@@ -99,23 +98,23 @@ pub(crate) struct ClaimCaches {
     templates: Store<Template>,
 }
 
-/// What one owner sees.
+/// The claims of one owner.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedClaims {
-    /// The claims that should be there.
+    /// The claims that should exist.
     pub(crate) desired: Vec<ResourceClaim>,
-    /// The claims of the owner, and those that have the name of a wanted one.
+    /// The claims of the owner, and those that have the name of a desired one.
     pub(crate) live: ByName<Claim>,
-    /// Templates that missing claims are made from.
+    /// Templates of missing claims.
     templates: BTreeMap<(String, String), Arc<Template>>,
-    /// The caches do not show everything yet.
+    /// The caches are not filled yet.
     pending: bool,
-    /// Why there cannot be any claims.
+    /// Why the cluster cannot have claims.
     pub(crate) absence: Option<Absence>,
 }
 
 impl ObservedClaims {
-    /// Whether there are no claims and should be none.
+    /// Whether no claims exist and none are desired.
     pub(crate) fn is_empty(&self) -> bool {
         self.desired.is_empty() && self.live.is_empty()
     }
@@ -140,12 +139,12 @@ impl ClaimCaches {
         Self { claims, by_owner, templates }
     }
 
-    /// What a set as a whole sees.
+    /// The claims that all replicas of a set share.
     pub(crate) fn of_set(&self, layout: &Layout<'_>) -> ObservedClaims {
         self.observe(layout, Vec::new(), resource_claims::of_set(layout))
     }
 
-    /// What one replica of a set sees. A replica that is not wanted has no claims.
+    /// The claims of one replica of a set. A surplus replica has no desired claims.
     pub(crate) fn of_set_replica(&self, set: &Set, index: u32) -> ObservedClaims {
         let layout = Layout::of(&set.object);
         let mut owned = self.claims.of_replica(&set.meta.key, index);
@@ -155,7 +154,7 @@ impl ClaimCaches {
         self.observe(&layout, owned, desired.unwrap_or_default())
     }
 
-    /// What a group or a clique sees.
+    /// The claims of a group or a clique.
     pub(crate) fn of_owner(
         &self,
         layout: &Layout<'_>,
@@ -165,17 +164,17 @@ impl ClaimCaches {
         self.observe(layout, self.owned_by(owner), desired)
     }
 
-    /// Whether there is a claim of this name that stays.
+    /// Whether a claim of this name exists and is not being deleted.
     pub(crate) fn exists(&self, namespace: &str, name: &str) -> bool {
         self.claims.get(namespace, name).is_some_and(|claim| !claim.meta.deleting)
     }
 
-    /// All claims in a set, whoever in it they belong to.
+    /// All claims in a set, also those of its groups and cliques.
     pub(crate) fn all_of_set(&self, set: &ObjectKey) -> Vec<Arc<Claim>> {
         self.claims.of(set)
     }
 
-    /// The claims of a group or clique, when nothing else is of interest.
+    /// The existing claims of a group or clique, without desired ones.
     pub(crate) fn left_of(&self, owner: &Uid) -> ObservedClaims {
         let absence = absence(&self.claims.store, ADVICE);
         ObservedClaims { live: by_name(self.owned_by(owner)), absence, ..ObservedClaims::default() }
@@ -191,10 +190,9 @@ impl ClaimCaches {
         owned: Vec<Arc<Claim>>,
         desired: Vec<ResourceClaim>,
     ) -> ObservedClaims {
-        let mut observed =
-            ObservedClaims { live: by_name(owned), desired, ..ObservedClaims::default() };
+        let (live, pending) = (by_name(owned), !self.claims.store.is_listed());
+        let mut observed = ObservedClaims { desired, live, pending, ..ObservedClaims::default() };
         observed.absence = absence(&self.claims.store, ADVICE);
-        observed.pending = !self.claims.store.is_listed();
         for claim in &observed.desired {
             if observed.live.contains_key(&claim.name) {
                 continue;
@@ -214,7 +212,7 @@ impl ClaimCaches {
         observed
     }
 
-    /// Why claims of a set cannot be made, as reason and message of its condition.
+    /// Why claims of a set cannot be created, as reason and message of its condition.
     pub(crate) fn problem(&self, set: &PodCliqueSet) -> Option<(&'static str, String)> {
         if !resource_claims::is_used(&set.spec.template) {
             return None;
@@ -255,19 +253,19 @@ fn external_templates(set: &Set) -> BTreeSet<(String, String)> {
     resource_claims::external_templates(&Layout::of(&set.object))
 }
 
-// === what to do ===
+// === decide ===
 
-/// What came of looking at the claims of one owner.
+/// What to do about the claims of one owner.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) writes: Vec<Write>,
-    /// Something has to vanish or to be seen first.
+    /// A claim has to be deleted, or a cache to be filled, first.
     pub(crate) waits: bool,
-    /// What somebody has to change.
+    /// What a user has to change.
     pub(crate) problem: Option<ReconcileError>,
 }
 
-/// Brings the claims of an owner in line with what should be there.
+/// Creates, deletes and repairs the claims of an owner.
 pub(crate) fn decide(
     observed: &ObservedClaims,
     layout: &Layout<'_>,
@@ -306,10 +304,9 @@ pub(crate) fn decide(
     decision
 }
 
-/// Claims of the owner that it should not have any more.
+/// Deletes claims of the owner that are not desired any more.
 fn surplus(observed: &ObservedClaims, owner: &Uid) -> Vec<Write> {
-    let desired: BTreeSet<&str> =
-        observed.desired.iter().map(|claim| claim.name.as_str()).collect();
+    let desired: BTreeSet<_> = observed.desired.iter().map(|claim| claim.name.as_str()).collect();
     let surplus = observed.live.iter().filter(|(name, claim)| {
         !desired.contains(name.as_str())
             && claim.meta.is_controlled_by(owner)
@@ -322,7 +319,7 @@ fn surplus(observed: &ObservedClaims, owner: &Uid) -> Vec<Write> {
         .collect()
 }
 
-/// Deletes the claims of an owner that goes. Without the API they are left to the garbage collector:
+/// Deletes the claims of an owner that is being deleted. Without the API they are left to the garbage collector:
 /// the owner must not wait for permissions.
 pub(crate) fn remove_with_owner(observed: &ObservedClaims, owner: &Uid) -> Vec<Write> {
     if observed.absence.is_some() {
@@ -375,7 +372,7 @@ fn missing_template(layout: &Layout<'_>, desired: &ResourceClaim) -> String {
     )
 }
 
-/// Puts back what is ours of a claim that is there.
+/// Restores the labels and the owner of an existing claim.
 fn keep(
     layout: &Layout<'_>,
     desired: &ResourceClaim,
@@ -414,9 +411,9 @@ fn keep(
     }))
 }
 
-// === who is woken ===
+// === wake ===
 
-/// What owners look at in a claim.
+/// What owners read of a claim.
 fn facts(claim: &Claim) -> (Uid, bool, Labels, Option<Uid>) {
     let meta = &claim.meta;
     let owner = meta.controller.as_ref().map(|owner| owner.uid.clone());
@@ -433,12 +430,12 @@ pub(crate) fn set_of_claim(meta: &Meta) -> Option<ObjectKey> {
     set_of(meta).filter(|_| !is_lower && !of_other)
 }
 
-/// The group that a claim belongs to, or did before somebody took its owner away.
+/// The group that a claim belongs to, or belonged to before its owner reference was removed.
 pub(crate) fn group_of_claim(meta: &Meta) -> Option<ObjectKey> {
     lower_owner(meta, PodCliqueScalingGroup::KIND, labels::POD_CLIQUE_SCALING_GROUP)
 }
 
-/// The same for cliques.
+/// The clique that a claim belongs to, likewise.
 pub(crate) fn clique_of_claim(meta: &Meta) -> Option<ObjectKey> {
     lower_owner(meta, PodClique::KIND, labels::POD_CLIQUE)
 }

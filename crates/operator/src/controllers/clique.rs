@@ -67,7 +67,7 @@ pub(crate) async fn reconcile(
     // Creating the first pods of a new clique and deleting the last of a deleted one needs no event.
     let lives = observed.clique.object.status.is_some() && !observed.clique.meta.deleting;
     if lives || !acted.failed.is_empty() {
-        events::tell(&recorder, events::occurrences(&observed.clique, &acted, events::telling));
+        events::emit(&recorder, events::occurrences(&observed.clique, &acted, events::reasons));
     }
     let failed = error::of_plan(&acted, code_of, attempt.failures).or(problem);
     let failed = match acted.created(&PODS) {
@@ -79,8 +79,8 @@ pub(crate) async fn reconcile(
         None => failed,
     };
     let known = observed.clique.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&observed.clique, failed.as_ref(), known.unwrap_or_default());
-    events::tell(&recorder, told);
+    let known = known.unwrap_or_default();
+    events::emit(&recorder, events::claims_missing(&observed.clique, failed.as_ref(), known));
     let generation = observed.clique.object.metadata.generation;
     let errors: Vec<_> =
         failed.iter().filter_map(|error| error.report(context.env.clock.wall())).collect();
@@ -108,7 +108,7 @@ fn refuse(
     error.until(retry_at)
 }
 
-/// What the scheduler needs in the missing pods, of which `draft` is one.
+/// What the scheduler needs in the missing pods; `draft` is one of them.
 async fn prepare(
     context: &Context,
     attempt: &Attempt<ObjectKey>,
@@ -164,7 +164,7 @@ fn code_of(write: &Write) -> ErrorCode {
         Verb::Create { .. } => ErrorCode::CreatePod,
         Verb::Delete { .. } => ErrorCode::DeletePod,
         Verb::Json { .. } => ErrorCode::RemovePodSchedulingGate,
-        // Of the PodClique itself, a plan changes nothing but the finalizers.
+        // A plan changes only the finalizers of the PodClique itself.
         _ => ErrorCode::SyncPodClique,
     }
 }

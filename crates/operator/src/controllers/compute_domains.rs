@@ -1,8 +1,7 @@
-//! ComputeDomains of the replicas of sets, when the operator was told to care for them.
+//! ComputeDomains of the replicas of sets, when the operator is configured to manage them.
 //!
-//! A domain is made once and never changed: its spec is fixed, and the driver of the network adds to its
-//! metadata. Our finalizer keeps it until we have seen that it goes; one that somebody else deletes is let
-//! go as well, and made anew.
+//! The spec of a domain is immutable, and the driver of the network adds to its metadata. Our finalizer keeps it
+//! until we observe its deletion. A domain that a user deletes is released as well, and recreated.
 
 use grove_api::error_code::ErrorCode;
 use grove_api::finalizers::COMPUTE_DOMAIN as FINALIZER;
@@ -10,6 +9,7 @@ use grove_api::foreign::compute_domain::{CRD_NAME, ComputeDomain};
 use grove_core::children::compute_domains as rules;
 use grove_core::layout::Layout;
 use grove_runtime::resource::{Resource, Uid};
+use grove_runtime::view::Meta;
 use grove_runtime::write::Write;
 use kube::Client;
 
@@ -24,7 +24,7 @@ use grove_runtime::presence::{self, Absence};
 const ADVICE: &str = "install the NVIDIA DRA driver (CustomResourceDefinition \
                       computedomains.resource.nvidia.com) again, or switch network.autoMNNVLEnabled off";
 
-/// The cluster does not have what the configuration asks for.
+/// The cluster does not serve a kind that the configuration requires.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "MNNVL preflight check failed: network.autoMNNVLEnabled is true, but the ComputeDomain CRD \
@@ -44,7 +44,7 @@ pub(crate) async fn preflight(client: &Client) -> Result<(), PreflightError> {
     Err(PreflightError(format!("{api} has no {}", ComputeDomain::PLURAL)))
 }
 
-/// The domains of one replica, as the cache shows them.
+/// The domains of one replica in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedDomains {
     pub(crate) live: ByName<Object<ComputeDomain>>,
@@ -52,7 +52,7 @@ pub(crate) struct ObservedDomains {
     pending: bool,
 }
 
-/// Looks at the domains of a replica; nothing when nobody cares for them.
+/// Reads the domains of a replica; nothing when the operator does not manage them.
 pub(crate) fn observe(stores: &Stores, key: &ReplicaKey) -> Option<ObservedDomains> {
     let domains = stores.compute_domains.as_ref()?;
     Some(ObservedDomains {
@@ -62,14 +62,14 @@ pub(crate) fn observe(stores: &Stores, key: &ReplicaKey) -> Option<ObservedDomai
     })
 }
 
-/// Why the domains of a set cannot be made, as reason and message of its condition.
+/// Why the domains of a set cannot be created, as reason and message of its condition.
 pub(crate) fn problem(stores: &Stores, layout: &Layout<'_>) -> Option<(&'static str, String)> {
     let domains = stores.compute_domains.as_ref()?;
     let absence = presence::absence(&domains.store, ADVICE)?;
     rules::is_used(layout).then_some((absence.reason, absence.message))
 }
 
-/// Brings the domains of a replica in line with the wanted ones.
+/// Creates, deletes and repairs the domains of a replica.
 pub(crate) fn decide(
     observed: &ObservedDomains,
     desired: &[ComputeDomain],
@@ -77,10 +77,8 @@ pub(crate) fn decide(
 ) -> (Vec<Write>, Option<ReconcileError>) {
     let mut writes = release(observed);
     let is_desired = |name: &str| desired.iter().any(|one| name_of(one) == name);
-    let staying = observed
-        .live
-        .iter()
-        .filter(|(_, live)| !live.meta.deleting && live.meta.is_controlled_by(set));
+    let is_ours = |live: &Meta| !live.deleting && live.is_controlled_by(set);
+    let staying = observed.live.iter().filter(|(_, live)| is_ours(&live.meta));
     writes.extend(staying.filter(|(name, _)| !is_desired(name)).map(|(_, live)| {
         converge::delete(Resource::of::<ComputeDomain>(), &live.meta, "the set no longer has it")
     }));
@@ -96,7 +94,7 @@ pub(crate) fn decide(
         match observed.live.get(name_of(desired)) {
             None => writes.push(create(desired)),
             Some(live) if live.meta.deleting => {}
-            Some(live) if live.meta.is_controlled_by(set) => writes.extend(put_back(desired, live)),
+            Some(live) if live.meta.is_controlled_by(set) => writes.extend(restore(desired, live)),
             Some(live) => drop(problem.get_or_insert_with(|| taken(live))),
         }
     }
@@ -112,11 +110,11 @@ pub(crate) fn release(observed: &ObservedDomains) -> Vec<Write> {
 
 fn create(desired: &ComputeDomain) -> Write {
     let created = converge::whole(desired, None, "what the set says");
-    created.expect("what is not there is created")
+    created.expect("a missing object is created")
 }
 
 /// Restores our finalizer, or else the labels.
-fn put_back(desired: &ComputeDomain, live: &Object<ComputeDomain>) -> Option<Write> {
+fn restore(desired: &ComputeDomain, live: &Object<ComputeDomain>) -> Option<Write> {
     let reason = "what somebody changed";
     let labels = desired.metadata.labels.iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));

@@ -1,4 +1,4 @@
-//! What all reconciles share.
+//! The context that all reconciles share.
 
 use std::time::Duration;
 

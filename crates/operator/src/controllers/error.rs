@@ -28,7 +28,7 @@ pub(crate) struct ReconcileError {
     class: Class,
     retry_after: Option<Duration>,
     due: Due,
-    /// Whether a user has to act. Other failures pass without.
+    /// Whether a user has to act. Other failures are transient.
     to_report: bool,
 }
 

@@ -1,8 +1,7 @@
-//! Events: what a reconcile did to the children of an object, told where `kubectl describe` shows it.
+//! Events about the children of an object, which `kubectl describe` shows.
 //!
-//! A reconcile tells what it did to one kind of children in one event, however many there are, and
-//! only what a user would want to read: changes of references, gates and statuses are not told.
-//! Failures are told when somebody has to do something about them.
+//! A reconcile emits one event per kind of children and verb, however many children it wrote. Creates and deletes
+//! have events; changes of references, gates and statuses do not. Failures have events when a user has to act.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,9 +26,9 @@ use grove_runtime::plan::Acted;
 /// Names beyond this many are only counted.
 const NAMES: usize = 5;
 
-/// How one kind of write is told.
+/// Reasons and action of the events about one kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Telling {
+pub(crate) struct EventReasons {
     pub(crate) success: &'static str,
     pub(crate) failure: &'static str,
     pub(crate) action: &'static str,
@@ -37,117 +36,95 @@ pub(crate) struct Telling {
     pub(crate) done: &'static str,
 }
 
-/// How the writes of the controllers of cliques, groups and replicas are told: by the kind of the
-/// child. The rest is not told.
-pub(crate) fn telling(write: &Write) -> Option<Telling> {
+/// The reasons for a write of the controllers of cliques, groups and replicas, by the kind of the child. Other
+/// writes have no events.
+pub(crate) fn reasons(write: &Write) -> Option<EventReasons> {
     let kind = &write.resource;
-    let (created, deleted) = if *kind == PODS {
-        (
-            told("PodCreateSuccessful", "PodCreateFailed", "CreatePod"),
-            told("PodDeleteSuccessful", "PodDeleteFailed", "DeletePod"),
-        )
+    let [created, deleted] = if *kind == PODS {
+        [
+            ["PodCreateSuccessful", "PodCreateFailed", "CreatePod"],
+            ["PodDeleteSuccessful", "PodDeleteFailed", "DeletePod"],
+        ]
     } else if *kind == Resource::of::<PodClique>() {
-        (
-            told("PodCliqueCreateSuccessful", "PodCliqueCreateFailed", "CreatePodClique"),
-            told("PodCliqueDeleteSuccessful", "PodCliqueDeleteFailed", "DeletePodClique"),
-        )
+        [
+            ["PodCliqueCreateSuccessful", "PodCliqueCreateFailed", "CreatePodClique"],
+            ["PodCliqueDeleteSuccessful", "PodCliqueDeleteFailed", "DeletePodClique"],
+        ]
     } else if *kind == Resource::of::<PodCliqueScalingGroup>() {
-        (
-            told(
+        [
+            [
                 "PodCliqueScalingGroupCreateSuccessful",
                 "PodCliqueScalingGroupCreateOrUpdateFailed",
                 "CreatePodCliqueScalingGroup",
-            ),
-            told(
+            ],
+            [
                 "PodCliqueScalingGroupDeleteSuccessful",
                 "PodCliqueScalingGroupDeleteFailed",
                 "DeletePodCliqueScalingGroup",
-            ),
-        )
+            ],
+        ]
     } else if *kind == Resource::of::<PodGang>() {
-        (
-            told("PodGangCreateOrUpdateSuccessful", "PodGangCreateOrUpdateFailed", "CreatePodGang"),
-            told("PodGangDeleteSuccessful", "PodGangDeleteFailed", "DeletePodGang"),
-        )
+        [
+            ["PodGangCreateOrUpdateSuccessful", "PodGangCreateOrUpdateFailed", "CreatePodGang"],
+            ["PodGangDeleteSuccessful", "PodGangDeleteFailed", "DeletePodGang"],
+        ]
     } else if *kind == Resource::of::<ComputeDomain>() {
-        (
-            told(
-                "ComputeDomainCreateSuccessful",
-                "ComputeDomainCreateFailed",
-                "CreateComputeDomain",
-            ),
-            told(
-                "ComputeDomainDeleteSuccessful",
-                "ComputeDomainDeleteFailed",
-                "DeleteComputeDomain",
-            ),
-        )
+        [
+            ["ComputeDomainCreateSuccessful", "ComputeDomainCreateFailed", "CreateComputeDomain"],
+            ["ComputeDomainDeleteSuccessful", "ComputeDomainDeleteFailed", "DeleteComputeDomain"],
+        ]
     } else {
         return None;
     };
-    match write.verb {
-        Verb::Create { .. } => Some(Telling { done: "Created", ..created }),
-        Verb::Delete { .. } => Some(Telling { done: "Deleted", ..deleted }),
-        _ => None,
-    }
+    let ([success, failure, action], done) = match write.verb {
+        Verb::Create { .. } => (created, "Created"),
+        Verb::Delete { .. } => (deleted, "Deleted"),
+        _ => return None,
+    };
+    Some(EventReasons { success, failure, action, done })
 }
 
-fn told(success: &'static str, failure: &'static str, action: &'static str) -> Telling {
-    Telling { success, failure, action, done: "" }
-}
-
-/// Members of a group go with a replica of it, see [`group_replicas_deleted`].
-pub(crate) fn telling_of_group(write: &Write) -> Option<Telling> {
-    telling(write).filter(|_| !matches!(write.verb, Verb::Delete { .. }))
+/// Deleted members are reported by replica of the group, see [`group_replicas_deleted`].
+pub(crate) fn reasons_of_group(write: &Write) -> Option<EventReasons> {
+    reasons(write).filter(|_| !matches!(write.verb, Verb::Delete { .. }))
 }
 
 /// The standalone cliques of a set have another pair of reasons than the members of a group.
-pub(crate) fn telling_of_replica(write: &Write) -> Option<Telling> {
-    let telling = telling(write)?;
+pub(crate) fn reasons_of_replica(write: &Write) -> Option<EventReasons> {
+    let reasons = reasons(write)?;
     let creates = matches!(write.verb, Verb::Create { .. });
     if !creates || write.resource != Resource::of::<PodClique>() {
-        return Some(telling);
+        return Some(reasons);
     }
     let success = "PodCliqueCreateOrUpdateSuccessful";
-    Some(Telling { success, failure: "PodCliqueCreateOrUpdateFailed", ..telling })
+    Some(EventReasons { success, failure: "PodCliqueCreateOrUpdateFailed", ..reasons })
 }
 
-/// What came of a plan, as events about `object`.
+/// The events about `object` after a plan was executed.
 pub(crate) fn occurrences<K>(
     object: &Object<K>,
     acted: &Acted<'_>,
-    telling: impl Fn(&Write) -> Option<Telling>,
+    reasons: impl Fn(&Write) -> Option<EventReasons>,
 ) -> Vec<Occurrence>
 where
     K: kube::Resource<DynamicType = ()>,
 {
-    let mut done = BTreeMap::<Telling, Vec<(&str, &str)>>::new();
+    let mut done = BTreeMap::<EventReasons, Vec<(&str, &str)>>::new();
     for (write, written) in &acted.done {
-        if let Some(telling) = telling(write) {
-            done.entry(telling).or_default().push((&write.resource.kind, &written.name));
+        if let Some(reasons) = reasons(write) {
+            done.entry(reasons).or_default().push((&write.resource.kind, &written.name));
         }
     }
-    let succeeded = done.into_iter().map(|(telling, mut children)| {
+    let succeeded = done.into_iter().map(|(reasons, mut children)| {
+        let EventReasons { success, action, done, .. } = reasons;
         children.sort_unstable();
-        occurrence(
-            object,
-            Severity::Normal,
-            telling.success,
-            telling.action,
-            sentence(telling.done, &children),
-        )
+        occurrence(object, Severity::Normal, success, action, sentence(done, &children))
     });
     let failed = acted.failed.iter().filter_map(|(write, error)| {
-        let telling = telling(write)?;
-        matches!(error.class(), Class::Invalid | Class::Denied).then(|| {
-            occurrence(
-                object,
-                Severity::Warning,
-                telling.failure,
-                telling.action,
-                error.to_string(),
-            )
-        })
+        let EventReasons { failure, action, .. } = reasons(write)?;
+        let needs_user = matches!(error.class(), Class::Invalid | Class::Denied);
+        let event = || occurrence(object, Severity::Warning, failure, action, error.to_string());
+        needs_user.then(event)
     });
     succeeded.chain(failed).collect()
 }
@@ -164,7 +141,7 @@ fn sentence(done: &str, children: &[(&str, &str)]) -> String {
     }
 }
 
-/// None of the pods or replicas that were scheduled is left, although some are wanted.
+/// None of the pods or replicas that were scheduled is left, although some are desired.
 pub(crate) fn all_scheduled_lost<K>(
     object: &Object<K>,
     what: &str,
@@ -180,8 +157,8 @@ where
     })
 }
 
-/// Something that had its minimum is below it or recovering from that, before and after a change, reported
-/// about itself and about its set, of which a part is terminated when it does not recover.
+/// A clique or group started or ended a breach between two statuses. Emitted about itself and about its set,
+/// of which a part is terminated when it does not recover.
 pub(crate) fn breach<K>(
     object: &Object<K>,
     set: &Object<PodCliqueSet>,
@@ -215,7 +192,7 @@ where
     vec![occurrence(object, severity, reason, action, message), about_set]
 }
 
-/// Somebody scaled a clique or group below its minimum: it counts as lost, and is recreated with the replicas of
+/// A user scaled a clique or group below its minimum: it counts as lost, and is recreated with the replicas of
 /// the template after the delay. Emitted about itself and its set, once per generation.
 pub(crate) fn scaled_below_minimum<K>(
     object: &Object<K>,
@@ -259,8 +236,8 @@ pub(crate) fn update_steps(
     let began =
         before.and_then(|it| it.update_started_at.as_ref()) != now.update_started_at.as_ref();
     let before = before.filter(|_| !began);
-    let tell = |reason, message| occurrence(set, Severity::Normal, reason, "Update", message);
-    let mut told = Vec::new();
+    let event = |reason, message| occurrence(set, Severity::Normal, reason, "Update", message);
+    let mut events = Vec::new();
     if began {
         let hash = next.current_generation_hash.as_deref().unwrap_or_default();
         let how = if is_on_delete(&set.object) {
@@ -268,7 +245,7 @@ pub(crate) fn update_steps(
         } else {
             "replicas get it one after the other"
         };
-        told.push(tell("UpdateStarted", format!("Update to template {hash} started: {how}")));
+        events.push(event("UpdateStarted", format!("Update to template {hash} started: {how}")));
     }
     let turn = |progress: &PodCliqueSetUpdateProgress| {
         progress.currently_updating.first().map(|current| current.replica_index)
@@ -276,18 +253,18 @@ pub(crate) fn update_steps(
     if let Some(replica) = turn(now).filter(|_| before.and_then(turn) != turn(now)) {
         let (updated, all) = (next.updated_replicas, next.replicas);
         let message = format!("Updating replica {replica} ({updated} of {all} are updated)");
-        told.push(tell("ReplicaUpdateStarted", message));
+        events.push(event("ReplicaUpdateStarted", message));
     }
     let over = |progress: &PodCliqueSetUpdateProgress| progress.update_ended_at.is_some();
     if over(now) && !before.is_some_and(over) && !is_on_delete(&set.object) {
         let message = format!("Update ended: {} replicas are updated", next.updated_replicas);
-        told.push(tell("UpdateEnded", message));
+        events.push(event("UpdateEnded", message));
     }
-    told
+    events
 }
 
-/// A claim cannot be made before somebody does something, told once: `known` are the errors that the object
-/// reports already.
+/// A claim cannot be created before a user acts. Emitted once: `known` are the errors that the object reports
+/// already.
 pub(crate) fn claims_missing<K>(
     object: &Object<K>,
     error: Option<&ReconcileError>,
@@ -315,14 +292,14 @@ pub(crate) fn errors_of_parts(
     known: &[LastError],
 ) -> Vec<Occurrence> {
     let is_new = |error: &&LastError| !known.iter().any(|known| known.code == error.code);
-    let told = |error: &LastError| {
+    let event = |error: &LastError| {
         let message = error.description.clone();
         occurrence(set, Severity::Warning, "ReconcileError", "Reconcile", message)
     };
-    errors.iter().filter(is_new).map(told).collect()
+    errors.iter().filter(is_new).map(event).collect()
 }
 
-/// Replicas of a group were deleted, told about its set.
+/// Replicas of a group were deleted. Emitted about its set.
 pub(crate) fn group_replicas_deleted(
     set: &Object<PodCliqueSet>,
     group: &str,
@@ -330,12 +307,12 @@ pub(crate) fn group_replicas_deleted(
 ) -> Vec<Occurrence> {
     let reason = "PodCliqueScalingGroupReplicaDeleteSuccessful";
     let action = "DeletePodCliqueScalingGroupReplica";
-    let tell = |(replica, why)| {
+    let event = |(replica, why)| {
         let message =
             format!("Deleted PodCliqueScalingGroup {group} replicaIndex: {replica} ({why})");
         occurrence(set, Severity::Normal, reason, action, message)
     };
-    replicas.into_iter().map(tell).collect()
+    replicas.into_iter().map(event).collect()
 }
 
 /// One event about an object.
@@ -361,8 +338,8 @@ where
     Occurrence { about, severity, reason: reason.into(), action, message }
 }
 
-/// Records all of them.
-pub(crate) fn tell(recorder: &Recorder, occurrences: impl IntoIterator<Item = Occurrence>) {
+/// Records events.
+pub(crate) fn emit(recorder: &Recorder, occurrences: impl IntoIterator<Item = Occurrence>) {
     occurrences.into_iter().for_each(|occurrence| recorder.record(occurrence));
 }
 
@@ -390,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn children_of_one_kind_are_told_together() {
+    fn children_of_one_kind_share_an_event() {
         let names: Vec<String> = (0..7).map(|index| format!("p{index}")).collect();
         for (count, message) in [
             (1, "Created Pod: p0"),
@@ -404,31 +381,31 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_would_not_read_is_not_told() {
+    fn status_writes_and_services_have_no_events() {
         let status = Verb::Merge {
             patch: json!({}),
             only_if: grove_runtime::write::Precondition::version(&clique().meta.uid, 3),
             subresource: Some("status"),
         };
-        let untold =
+        let unreported =
             [write(Resource::of::<PodClique>(), status), write(crate::caches::SERVICES, create())];
-        for write in untold {
-            assert_eq!(telling(&write), None, "{write:?}");
+        for write in unreported {
+            assert_eq!(reasons(&write), None, "{write:?}");
         }
     }
 
     #[test]
     fn reasons_depend_on_who_owns_a_clique() {
         let clique = write(Resource::of::<PodClique>(), create());
-        let reason = |telling: Option<Telling>| telling.unwrap().success;
-        assert_eq!(reason(telling_of_group(&clique)), "PodCliqueCreateSuccessful");
-        assert_eq!(reason(telling_of_replica(&clique)), "PodCliqueCreateOrUpdateSuccessful");
+        let reason = |reasons: Option<EventReasons>| reasons.unwrap().success;
+        assert_eq!(reason(reasons_of_group(&clique)), "PodCliqueCreateSuccessful");
+        assert_eq!(reason(reasons_of_replica(&clique)), "PodCliqueCreateOrUpdateSuccessful");
         let pod = write(PODS, create());
-        assert_eq!(reason(telling(&pod)), "PodCreateSuccessful");
+        assert_eq!(reason(reasons(&pod)), "PodCreateSuccessful");
     }
 
     #[test]
-    fn events_are_about_the_object_that_was_looked_at() {
+    fn losing_all_scheduled_pods_is_reported_about_the_clique() {
         for (change, desired) in [((3, 1), 3), ((0, 0), 3), ((3, 0), 0)] {
             assert_eq!(all_scheduled_lost(&clique(), "pods", change, desired), None, "{change:?}");
         }
@@ -436,7 +413,7 @@ mod tests {
         assert_eq!(lost.message, "All scheduled pods lost (was 3)");
         assert_eq!((lost.about.kind.as_str(), lost.about.name.as_str()), ("PodClique", "a"));
         assert_eq!(lost.about.api_version, "grove.io/v1alpha1");
-        assert_eq!(occurrences(&clique(), &Acted::default(), telling), []);
+        assert_eq!(occurrences(&clique(), &Acted::default(), reasons), []);
     }
 
     #[test]
@@ -453,11 +430,11 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_cannot_be_made_is_told_once() {
+    fn a_claim_that_cannot_be_created_is_reported_once() {
         let missing = ReconcileError::rule(ErrorCode::SyncPclqResourceClaim, "no template");
-        let told = claims_missing(&clique(), Some(&missing), &[]).unwrap();
+        let event = claims_missing(&clique(), Some(&missing), &[]).unwrap();
         assert_eq!(
-            (&*told.reason, told.message.as_str()),
+            (&*event.reason, event.message.as_str()),
             ("ResourceClaimCreateFailed", "no template")
         );
         let known = missing.report(jiff::Timestamp::UNIX_EPOCH).unwrap();

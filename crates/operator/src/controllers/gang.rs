@@ -81,6 +81,6 @@ fn emit(context: &Context, gang: &Object<PodGang>, error: &BackendError) {
         return;
     }
     let (reason, message) = (error.reason().to_owned(), error.to_string());
-    let told = events::occurrence(gang, Severity::Warning, reason, "SyncPodGang", message);
-    events::tell(&context.events.component("scheduler-backend"), [told]);
+    let emitted = events::occurrence(gang, Severity::Warning, reason, "SyncPodGang", message);
+    events::emit(&context.events.component("scheduler-backend"), [emitted]);
 }

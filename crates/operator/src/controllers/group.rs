@@ -45,16 +45,16 @@ pub(crate) async fn reconcile(
     let Decision { plan, waits, deadline, refused } = decide::decide(&observed, now);
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component(NAME);
-    events::tell(&recorder, events::occurrences(&observed.group, &acted, events::telling_of_group));
+    events::emit(&recorder, events::occurrences(&observed.group, &acted, events::reasons_of_group));
     if let Some(set) = &observed.set {
-        let replicas = decide::deleted_replicas(&observed, &acted);
-        let told = events::group_replicas_deleted(set, &attempt.key.name, replicas);
-        events::tell(&recorder, told);
+        let replicas = decide::deletions(&observed, &acted);
+        let emitted = events::group_replicas_deleted(set, &attempt.key.name, replicas);
+        events::emit(&recorder, emitted);
     }
     let failed = error::of_plan(&acted, code_of, attempt.failures).or(refused);
     let known = observed.group.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&observed.group, failed.as_ref(), known.unwrap_or_default());
-    events::tell(&recorder, told);
+    let known = known.unwrap_or_default();
+    events::emit(&recorder, events::claims_missing(&observed.group, failed.as_ref(), known));
     let errors: Vec<_> = failed.iter().filter_map(|error| error.report(now)).collect();
     let generation = observed.group.object.metadata.generation;
     let outcome = match &failed {

@@ -24,7 +24,7 @@ pub(crate) struct GangKey {
     pub(crate) name: String,
 }
 
-/// Why a scheduler does not do what a gang or a set asks for.
+/// Why a scheduler does not do what a gang or a set requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackendProblem {
     pub(crate) reason: String,

@@ -1,7 +1,7 @@
 //! Pods that the API server refused, and when to try again.
 //!
-//! A refusal lasts until somebody changes the template, a policy or a quota. A changed template is tried at
-//! once; anything else is found out by trying again with growing delays. Events about other pods, and our own
+//! A refusal lasts until a user changes the template, a policy or a quota. A changed template is tried at
+//! once; other changes are found by retries with growing delays. Events about other pods, and our own
 //! status writes, do not make an attempt.
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Refusals {
         retry_at
     }
 
-    /// Forgets an object that is gone, or whose pods were accepted.
+    /// Forgets an object that is deleted, or whose pods were accepted.
     pub(crate) fn forget(&self, owner: &ObjectKey) {
         self.lock().remove(owner);
     }

@@ -1,6 +1,5 @@
-//! One replica of a PodCliqueSet: its service, autoscalers, standalone cliques, scaling groups and gangs, with
-//! the references and the Initialized condition of the gangs. Everything that one gang needs on its way is
-//! decided here.
+//! The controller of set replicas: service, autoscalers, standalone cliques, scaling groups and gangs, with the
+//! references and the Initialized condition of the gangs.
 
 mod decide;
 mod gangs;
@@ -65,15 +64,15 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
     let acted = act(&plan, &context.writer, &attempt.fence).await;
     let recorder = context.events.component(super::set::NAME);
     if terminates && acted.failed.is_empty() {
-        events::tell(&recorder, [events::replica_terminated(&observed.set, observed.index)]);
+        events::emit(&recorder, [events::replica_terminated(&observed.set, observed.index)]);
     } else {
-        let told = events::occurrences(&observed.set, &acted, events::telling_of_replica);
-        events::tell(&recorder, told);
+        let emitted = events::occurrences(&observed.set, &acted, events::reasons_of_replica);
+        events::emit(&recorder, emitted);
     }
     let failed = error::of_plan(&acted, code, attempt.failures).or(refused);
     let known = observed.set.object.status.as_ref().map(|status| &*status.last_errors);
-    let told = events::claims_missing(&observed.set, failed.as_ref(), known.unwrap_or_default());
-    events::tell(&recorder, told);
+    let emitted = events::claims_missing(&observed.set, failed.as_ref(), known.unwrap_or_default());
+    events::emit(&recorder, emitted);
     let mut due = context.earlier(None, deadline);
     if plan.is_empty() {
         for (gang, report) in reports {

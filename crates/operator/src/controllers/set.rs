@@ -1,5 +1,5 @@
 //! The controller of PodCliqueSets: finalizer, access objects of the start-order container, history of templates,
-//! whose turn it is in an update, and the status of the set.
+//! the replica that is being updated, and the status of the set.
 
 mod access;
 mod decide;
@@ -61,22 +61,22 @@ pub(crate) async fn reconcile(
     let failed = error::of_plan(&acted, code, attempt.failures).or(refused);
     let known = observed.set.object.status.as_ref().map(|status| &*status.last_errors);
     let known = known.unwrap_or_default();
-    let told = events::claims_missing(&observed.set, failed.as_ref(), known).into_iter();
-    let told = told.chain(access::refusals(&observed.set, &access.errors, known));
-    events::tell(&context.events.component(NAME), told);
+    let emitted = events::claims_missing(&observed.set, failed.as_ref(), known).into_iter();
+    let emitted = emitted.chain(access::refusals(&observed.set, &access.errors, known));
+    events::emit(&context.events.component(NAME), emitted);
     let failures = || failed.iter().chain(&access.errors);
     let mut errors: Vec<_> = failures().filter_map(|error| error.report(now)).collect();
     errors.extend(context.problems.of_replicas(&attempt.key));
-    // What is tried again by itself comes before what waits for a change.
+    // Errors that are retried come before errors that wait for a change.
     let failed = failures().min_by_key(|error| error.class() == Class::Invalid).cloned();
-    // What was written wakes the set again, and what failed without a report passes by itself.
+    // Writes wake the set again, and failures without a report are transient.
     let is_at_rest = failed.is_none() && acted.done.is_empty() && !access.has_written;
     if observed.set.meta.deleting || errors.is_empty() && !is_at_rest {
         return failed.map_or(Ok(None), Err);
     }
     let replicas = u32::try_from(observed.set.object.spec.replicas).unwrap_or_default();
     let now_or_later = context.pace_of_sets.wait(&attempt.key, replicas, context.env.clock.now());
-    // Everything waits for the next step of an update, which is cheap to see.
+    // The whole set waits for the next step of an update, which is cheap to detect.
     let is_due = || !trial::is_refused(context, &observed) && decide::update_is_due(&observed);
     if let Some(due) = now_or_later.filter(|_| !is_due()) {
         return failed.map_or(Ok(Some(due)), |error| Err(error.with_due(Some(due))));
@@ -135,13 +135,13 @@ fn next_status(
     decide::status(observed, children, outcome, scheduler, resources, context.env.clock.wall())
 }
 
-/// What the scheduler of a set does only in part.
+/// The limitations of the scheduler of a set.
 fn limit(context: &Context, set: &PodCliqueSet, children: &Children) -> Option<BackendProblem> {
     let mut cliques = set.spec.template.cliques.iter();
     let name = cliques.find_map(|clique| clique.spec.pod_spec.scheduler_name());
     let backend = context.backends.for_pods(name)?;
     let mut limitations = backend.limitations(set, &context.stores.scheduler_objects);
-    // Only the default can become another one, and only where there are several.
+    // Only the default scheduler can change, and only with several backends.
     if name.is_none() && context.backends.all().count() > 1 {
         let pods = children.cliques.values().flat_map(|one| context.stores.pods_of(&one.meta.uid));
         limitations.extend(decide::left_behind(pods, backend.name()));

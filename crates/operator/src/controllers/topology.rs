@@ -81,17 +81,17 @@ async fn of_managed(
     let topology = Topology::from(&managed.object);
     let observed = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
     let Some(observed) = observed else { return Ok(None) };
-    let Executed { found, error } =
-        execute(context, attempt, decide::decide(&topology, &observed)).await;
+    let decisions = decide::decide(&topology, &observed);
+    let Executed { found, error } = execute(context, attempt, decisions).await;
     let now = context.env.clock.wall();
     let report = found.and_then(|found| decide::report_of_managed(&managed, &found, now));
     write_status(context, attempt, (ClusterTopology::KIND, &managed.meta.key), report).await?;
     error.map_or(Ok(None), Err)
 }
 
-/// What came of the decisions.
+/// The result of executing the decisions.
 struct Executed {
-    /// What there is to report; nothing while it is about to change by itself.
+    /// The state to report; nothing while it is about to change by itself.
     found: Option<Vec<SchedulerTopology>>,
     error: Option<ReconcileError>,
 }
@@ -120,9 +120,9 @@ async fn execute(
         });
         found.push(SchedulerTopology { scheduler, reference, agreement });
     }
-    // What was written wakes the topology again, and some failures pass by themselves.
+    // Writes wake the topology again, and some failures are transient.
     let is_final = !has_written && errors.iter().all(|error| error.lasting().is_some());
-    // One that is tried again first: trying again is for all.
+    // An error that is retried comes first: the retry covers all schedulers.
     errors.sort_by_key(|error| error.class() == Class::Invalid);
     Executed { found: is_final.then_some(found), error: errors.into_iter().next() }
 }

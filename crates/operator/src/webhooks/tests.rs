@@ -58,8 +58,7 @@ fn review(operation: &str, object: Option<&Value>, old: Option<&Value>) -> Reque
 
 fn defaulted() -> Value {
     let mut set = set();
-    let AdmissionResponse::Allow { patch: Some(patch), .. } =
-        default(&review("CREATE", Some(&set), None))
+    let Admission::Allow { patch: Some(patch), .. } = default(&review("CREATE", Some(&set), None))
     else {
         panic!("defaults make a patch")
     };
@@ -72,7 +71,7 @@ fn defaults_arrive_as_a_patch_and_a_complete_set_needs_none() {
     let set = defaulted();
 
     assert_eq!(set["spec"]["template"]["terminationDelay"], "4h0m0s");
-    assert_eq!(default(&review("UPDATE", Some(&set), None)), AdmissionResponse::allow());
+    assert_eq!(default(&review("UPDATE", Some(&set), None)), Admission::allow());
 }
 
 #[tokio::test]
@@ -82,22 +81,21 @@ async fn a_good_set_passes_without_warnings_and_a_bad_one_is_refused_by_field() 
     let allowed =
         validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await;
     assert!(
-        matches!(&allowed, AdmissionResponse::Allow { warnings, .. } if warnings.is_empty()),
+        matches!(&allowed, Admission::Allow { warnings, .. } if warnings.is_empty()),
         "{allowed:?}"
     );
 
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
     let update = review("UPDATE", Some(&set), Some(&old));
-    let AdmissionResponse::Deny(denial) = validate(&update, &context(), &schedulers(), None).await
-    else {
+    let Admission::Deny(denial) = validate(&update, &context(), &schedulers(), None).await else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
     assert!(denial.message.contains("field is immutable"), "{}", denial.message);
 }
 
-/// A scheduler that can do nothing.
+/// A scheduler that refuses sets.
 struct Incapable;
 
 impl Backend for Incapable {
@@ -141,8 +139,7 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {
         let review = review(operation, Some(&set), old);
-        let AdmissionResponse::Deny(denial) = validate(&review, &context(), &incapable, None).await
-        else {
+        let Admission::Deny(denial) = validate(&review, &context(), &incapable, None).await else {
             panic!("refused")
         };
         assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
@@ -152,14 +149,12 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
     old["spec"]["replicas"] = json!(2);
     let review = review("UPDATE", Some(&set), Some(&old));
     let allowed = validate(&review, &context(), &incapable, None).await;
-    let AdmissionResponse::Allow { warnings, .. } = allowed else {
-        panic!("allowed with a warning")
-    };
+    let Admission::Allow { warnings, .. } = allowed else { panic!("allowed with a warning") };
     assert!(warnings.contains(&"not looked at".to_owned()), "{warnings:?}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_decoded_is_answered_with_400() {
+async fn undecodable_objects_are_answered_with_400() {
     let mut set = set();
     set["spec"]["template"]["terminationDelay"] = json!("abc");
 
@@ -168,10 +163,7 @@ async fn what_cannot_be_decoded_is_answered_with_400() {
         validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await,
         default(&review("CREATE", None, None)),
     ] {
-        assert!(
-            matches!(&response, AdmissionResponse::Deny(denial) if denial.code == 400),
-            "{response:?}"
-        );
+        assert!(matches!(&response, Admission::Deny(denial) if denial.code == 400), "{response:?}");
     }
 }
 
@@ -187,8 +179,5 @@ fn the_authorizer_answers_nothing_before_it_knows_the_sets() {
 
     let response = authorize(&review("UPDATE", Some(&service), Some(&service)), &guards, &sets);
 
-    assert!(
-        matches!(&response, AdmissionResponse::Deny(denial) if denial.code == 500),
-        "{response:?}"
-    );
+    assert!(matches!(&response, Admission::Deny(denial) if denial.code == 500), "{response:?}");
 }

@@ -40,7 +40,7 @@ async fn answered<F>(
     handler: impl Fn(Request) -> F + Send + Sync + 'static,
 ) -> (Value, String)
 where
-    F: Future<Output = AdmissionResponse> + Send + 'static,
+    F: Future<Output = Admission> + Send + 'static,
 {
     let env = env();
     let router = Webhooks::new(&env, 4).route("/hook", "pcs.validating", handler).into_router();
@@ -69,7 +69,7 @@ async fn the_handler_gets_the_request_with_unknown_fields() {
         assert!(request.dry_run && request.old_object.is_none());
         let object = request.object.unwrap();
         assert_eq!(object.get(), r#"{"spec":{"unknownField":{"kept":true}}}"#);
-        AdmissionResponse::allow()
+        Admission::allow()
     };
 
     let (answer, metrics) = answered(review(&request()), handler).await;
@@ -87,7 +87,7 @@ async fn each_response_has_its_wire_form_and_metric() {
         message: "must be positive".into(),
         field: "spec.replicas".into(),
     };
-    let with_cause = AdmissionResponse::Deny(Denial {
+    let with_cause = Admission::Deny(Denial {
         code: 422,
         reason: "Invalid",
         message: "bad".into(),
@@ -96,7 +96,7 @@ async fn each_response_has_its_wire_form_and_metric() {
     });
     let cases = [
         (
-            AdmissionResponse::patch(patch).warn(["deprecated".to_owned()]),
+            Admission::patch(patch).warn(["deprecated".to_owned()]),
             "allowed",
             json!({
                 "uid": "u-1", "allowed": true, "patchType": "JSONPatch",
@@ -105,12 +105,12 @@ async fn each_response_has_its_wire_form_and_metric() {
             }),
         ),
         (
-            AdmissionResponse::patch(json_patch::Patch::default()),
+            Admission::patch(json_patch::Patch::default()),
             "allowed",
             json!({"uid": "u-1", "allowed": true}),
         ),
         (
-            AdmissionResponse::deny("no").warn(["really".to_owned()]),
+            Admission::deny("no").warn(["really".to_owned()]),
             "denied",
             json!({
                 "uid": "u-1", "allowed": false, "warnings": ["really"],
@@ -134,7 +134,7 @@ async fn each_response_has_its_wire_form_and_metric() {
             }),
         ),
         (
-            AdmissionResponse::failed("the cache is empty"),
+            Admission::failed("the cache is empty"),
             "failed",
             json!({
                 "uid": "u-1", "allowed": false,
@@ -181,9 +181,7 @@ async fn an_undecodable_request_is_answered_with_its_uid() {
 #[tokio::test]
 async fn a_body_without_a_review_gets_a_client_error() {
     let router = || {
-        Webhooks::new(&env(), 4)
-            .route("/hook", "x", |_| async { AdmissionResponse::allow() })
-            .into_router()
+        Webhooks::new(&env(), 4).route("/hook", "x", |_| async { Admission::allow() }).into_router()
     };
     let large = format!("{{\"request\": \"{}\"", "x".repeat(BODY_LIMIT));
     let cases = [
@@ -206,7 +204,7 @@ async fn a_panic_is_answered_and_the_next_review_works() {
     let calls = AtomicUsize::new(0);
     let handler = move |_| {
         assert!(calls.fetch_add(1, Ordering::SeqCst) > 0, "first call panics");
-        std::future::ready(AdmissionResponse::allow())
+        std::future::ready(Admission::allow())
     };
     let env = env();
     let router = Webhooks::new(&env, 1).route("/hook", "pcs.validating", handler).into_router();
@@ -249,7 +247,7 @@ async fn reviews_above_the_limit_wait() {
             peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             clock.sleep(Duration::from_millis(100)).await;
             running.fetch_sub(1, Ordering::SeqCst);
-            AdmissionResponse::allow()
+            Admission::allow()
         }
     };
     let router = Webhooks::new(&env, 3).route("/hook", "x", handler).into_router();

@@ -114,8 +114,8 @@ fn cliques_can_be_neither_added_nor_renamed_nor_reordered() {
         let mut new = old.clone();
         template(&mut new)["cliques"].as_array_mut().unwrap().swap(1, 2);
 
-        let validation =
-            validate_update(&decode(&new).unwrap(), &decode(&old).unwrap(), &context());
+        let (new, old) = (decode(&new).unwrap(), decode(&old).unwrap());
+        let validation = validate_update(&new, &old, &context());
 
         assert_eq!(
             texts(&validation),

@@ -220,8 +220,8 @@ fn set_replica_needs_every_clique_and_group() {
     assert!(groups_only.replica().updated);
     let group = groups_only.groups.get_mut("demo-0-decode").unwrap().status.as_mut().unwrap();
     group.current_pod_clique_set_generation_hash = None;
-    let state = groups_only.replica_against(None);
-    assert_eq!((state.available, state.updated), available);
+    let replica = groups_only.replica_against(None);
+    assert_eq!((replica.available, replica.updated), available);
     for (demo, expected) in [
         (outdated, available),
         (unready, lost),
@@ -230,15 +230,15 @@ fn set_replica_needs_every_clique_and_group() {
         (stale, available),
         (short, lost),
     ] {
-        let state = demo.replica();
-        assert_eq!((state.available, state.updated), expected);
-        assert!(!state.renewed);
+        let replica = demo.replica();
+        assert_eq!((replica.available, replica.updated), expected);
+        assert!(!replica.renewed);
     }
     let mut strayed = demo();
     let status = strayed.cliques.get_mut("demo-0-router").unwrap().status.as_mut().unwrap();
     status.replicas = 2;
-    let state = strayed.replica();
-    assert!(state.updated && !state.renewed, "a pod above the minimum has another template");
+    let replica = strayed.replica();
+    assert!(replica.updated && !replica.renewed, "a pod above the minimum has another template");
 }
 
 proptest! {

@@ -46,7 +46,7 @@ fn template() -> Arc<Template> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-/// What the set sees when everything is there.
+/// The claims of the set when all of them exist.
 fn settled(set: &PodCliqueSet) -> ObservedClaims {
     ObservedClaims {
         desired: of_set(&Layout::of(set)),
@@ -59,7 +59,7 @@ fn decided(observed: &ObservedClaims, set: &PodCliqueSet) -> Decision {
     decide(observed, &Layout::of(set), &owner::of_set(set), &ErrorCode::SyncPcsResourceClaim)
 }
 
-fn told(decision: &Decision) -> Vec<String> {
+fn lines(decision: &Decision) -> Vec<String> {
     let line = |write: &Write| format!("{} {}", write.verb.as_str(), write.key.name);
     decision.writes.iter().map(line).collect()
 }
@@ -69,20 +69,20 @@ fn problem(decision: &Decision) -> String {
 }
 
 #[test]
-fn claims_that_are_there_are_left_alone() {
+fn existing_claims_are_left_alone() {
     let set = set();
     let decision = decided(&settled(&set), &set);
-    assert_eq!(told(&decision), [""; 0]);
+    assert_eq!(lines(&decision), [""; 0]);
     assert!(!decision.waits && decision.problem.is_none());
 }
 
 #[test]
-fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
+fn a_missing_claim_is_created_and_a_missing_template_delays_no_other() {
     let set = set();
     let mut observed = ObservedClaims { live: ByName::new(), ..settled(&set) };
 
     let decision = decided(&observed, &set);
-    assert_eq!(told(&decision), ["create x-all-own"]);
+    assert_eq!(lines(&decision), ["create x-all-own"]);
     assert_eq!(
         problem(&decision),
         "ResourceClaimTemplate ns/far not found: ResourceClaim ns/x-all-far is made from it, as \
@@ -91,7 +91,7 @@ fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
 
     observed.templates.insert(("ns".to_owned(), "far".to_owned()), template());
     let decision = decided(&observed, &set);
-    assert_eq!(told(&decision), ["create x-all-own", "create x-all-far"]);
+    assert_eq!(lines(&decision), ["create x-all-own", "create x-all-far"]);
     assert_eq!(problem(&decision), "");
     let Verb::Create { body } = &decision.writes[1].verb else { panic!("a create") };
     assert_eq!(body["spec"], json!({ "devices": { "requests": [] } }));
@@ -99,22 +99,22 @@ fn a_missing_claim_is_made_and_a_missing_template_keeps_no_other_waiting() {
 }
 
 #[test]
-fn nothing_is_made_or_reported_before_the_caches_show_everything() {
+fn nothing_is_created_or_reported_before_the_caches_are_filled() {
     let set = set();
     let observed = ObservedClaims { live: ByName::new(), pending: true, ..settled(&set) };
     let decision = decided(&observed, &set);
-    assert_eq!(told(&decision), [""; 0]);
+    assert_eq!(lines(&decision), [""; 0]);
     assert!(decision.waits && decision.problem.is_none());
 }
 
 #[test]
-fn a_cluster_without_the_api_matters_to_those_who_share() {
+fn a_cluster_without_the_api_is_reported_by_sets_that_share_claims() {
     let set = set();
     let absence = Some(Absence { reason: "ApiNotServed", message: "not served".to_owned() });
-    let observed =
-        ObservedClaims { live: ByName::new(), absence: absence.clone(), ..settled(&set) };
+    let live = ByName::new();
+    let observed = ObservedClaims { live, absence: absence.clone(), ..settled(&set) };
     let decision = decided(&observed, &set);
-    assert_eq!(told(&decision), [""; 0]);
+    assert_eq!(lines(&decision), [""; 0]);
     assert_eq!(problem(&decision), "not served");
 
     let shares_nothing = ObservedClaims { absence, ..ObservedClaims::default() };
@@ -122,7 +122,7 @@ fn a_cluster_without_the_api_matters_to_those_who_share() {
 }
 
 #[test]
-fn labels_and_owner_are_put_back_and_a_claim_that_goes_is_waited_for() {
+fn labels_and_owner_are_restored_and_a_terminating_claim_is_waited_for() {
     let set = set();
     let with = |change: &dyn Fn(&mut Value)| {
         let mut observed = settled(&set);
@@ -136,7 +136,7 @@ fn labels_and_owner_are_put_back_and_a_claim_that_goes_is_waited_for() {
 
     let relabelled = with(&|it| it["metadata"]["labels"]["app.kubernetes.io/part-of"] = "y".into());
     let labels = json!({ "metadata": { "labels": { "app.kubernetes.io/part-of": "x" } } });
-    assert_eq!((told(&relabelled).len(), patch(&relabelled)), (1, (labels, None)));
+    assert_eq!((lines(&relabelled).len(), patch(&relabelled)), (1, (labels, None)));
 
     let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p" });
     let orphaned = with(&|it| it["metadata"]["ownerReferences"] = json!([other]));
@@ -150,7 +150,7 @@ fn labels_and_owner_are_put_back_and_a_claim_that_goes_is_waited_for() {
 }
 
 #[test]
-fn claims_of_others_are_left_alone_and_reported() {
+fn claims_of_other_owners_are_left_alone_and_reported() {
     let set = set();
     for (pointer, value, says) in [
         (
@@ -167,13 +167,13 @@ fn claims_of_others_are_left_alone_and_reported() {
             object["metadata"][pointer] = value;
         })]);
         let decision = decided(&observed, &set);
-        assert_eq!(told(&decision), [""; 0]);
+        assert_eq!(lines(&decision), [""; 0]);
         assert!(problem(&decision).contains(says), "{}", problem(&decision));
     }
 }
 
 #[test]
-fn what_is_too_much_goes_by_uid_unless_it_is_not_ours() {
+fn surplus_claims_are_deleted_by_uid_if_they_are_ours() {
     let set = set();
     let mut observed = settled(&set);
     let other_owner = |it: &mut Value| it["metadata"]["ownerReferences"][0]["uid"] = "u".into();
@@ -187,7 +187,7 @@ fn what_is_too_much_goes_by_uid_unless_it_is_not_ours() {
 
     let decision = decided(&observed, &set);
 
-    assert_eq!(told(&decision), ["delete x-5-far"]);
+    assert_eq!(lines(&decision), ["delete x-5-far"]);
     let Verb::Delete { only_if, .. } = &decision.writes[0].verb else { panic!("a delete") };
     assert_eq!(*only_if, Precondition::uid(&"uid of x-5-far".into()));
     let with_owner: Vec<_> = remove_with_owner(&observed, &"set".into());
@@ -199,7 +199,7 @@ fn what_is_too_much_goes_by_uid_unless_it_is_not_ours() {
 }
 
 #[test]
-fn a_claim_wakes_who_it_belongs_to() {
+fn a_claim_wakes_its_owner() {
     let owned = |kind: &str, labels: Value| {
         let (_, claim) = stored("c", |object| {
             object["metadata"]["labels"] = labels;

@@ -1,7 +1,7 @@
-//! What to do about one PodClique: a pure function of what was observed.
+//! Decides about one PodClique: a pure function of what was observed.
 //!
-//! A problem with some pods does not keep the others waiting: whatever can be done is planned, and
-//! the problem is reported beside the plan.
+//! A problem with some pods does not delay the others: the plan has all that can be done, and the problem is
+//! reported beside it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ const LOST_NODE_DELAY: Duration = Duration::from_secs(30);
 
 /// What a decision needs besides what was observed.
 pub(super) struct Setup<'a> {
-    /// Which pods are created and deleted, or why that cannot be said.
+    /// Which pods are created and deleted, or why that is unknown.
     pub(super) balance: Result<PodBalance<'a>, ReconcileError>,
     /// What the scheduler needs in new pods, or why it is not available.
     pub(super) preparation: Result<Preparation, ReconcileError>,
@@ -58,7 +58,7 @@ pub(super) struct Setup<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodHandling {
     pub(super) surplus: Surplus,
-    /// Pods of the gang wait for the scheduler, and would go on to wait for a gated one that is deleted.
+    /// Pods of the gang wait for the scheduler, and would wait for a gated pod even after its deletion.
     pub(super) ungate_first: bool,
     /// The gang is recreated and waits for its former pods until then.
     pub(super) gated_until: Option<Timestamp>,
@@ -177,7 +177,7 @@ pub(super) fn decide(observed: &Observed, setup: &Setup<'_>) -> Decision {
     });
     let lifts = lifted.filter_map(|pod| lift(observed, pod));
     let staying = observed.pods.iter().filter(|pod| !goes(pod));
-    let labels = put_labels_back(observed, staying);
+    let labels = restore_labels(observed, staying);
     plan.step(claims.writes.into_iter().chain(creates).chain(deletes).chain(lifts).chain(labels));
     Decision { plan, problem, waits: gates.hold.is_some() || claims.waits || *is_held }
 }
@@ -191,7 +191,7 @@ fn claims(observed: &Observed, place: &Place) -> claims::Decision {
     claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPclqResourceClaim)
 }
 
-/// Gives pods the hash of their template as we compute it, and then the PodClique.
+/// Writes our hash of the template to the pods of another implementation, then to the PodClique.
 fn adopt(observed: &Observed, place: &Place, pods: &[&ObservedPod]) -> Plan {
     let hash = [(labels::POD_TEMPLATE_HASH, place.template_hash.as_str())];
     let reason = "taken over from another implementation";
@@ -230,7 +230,7 @@ pub(super) fn report<'o>(
     let lost = events::all_scheduled_lost(&observed.clique, "pods", scheduled, desired);
     let urgent = lost.is_some() || status::is_urgent_for_clique(clique, &status);
     let ready = stored.map(|status| status.ready_replicas);
-    // A PodClique that was recreated ends the breach of the one before it.
+    // A recreated PodClique ends the breach of its predecessor.
     let reports_recovery = place.reports_recovery(&observed.clique);
     let recovers = |status| reports_recovery && is_recovering(clique, status);
     let before = clique_breached_since(clique).is_some() || recovers(stored);
@@ -244,8 +244,8 @@ pub(super) fn report<'o>(
     Some(Report { resource, meta, stored, desired: status, urgency, events, component: NAME })
 }
 
-/// The garbage collector would find the pods as well, but only after the PodClique is gone and in
-/// its own time.
+/// Deletes the pods and removes our finalizer. The garbage collector would delete the pods later, after the
+/// PodClique.
 fn tear_down(observed: &Observed) -> Plan {
     let mut plan = Plan::default();
     if !observed.clique.has_finalizer(finalizers::ORPHAN) {
@@ -261,7 +261,7 @@ fn tear_down(observed: &Observed) -> Plan {
     plan
 }
 
-/// What the pods of a PodClique are built from, as far as it can change. Equal keys make equal pods.
+/// The mutable inputs of a PodClique's pods, as a key. Equal keys mean equal pods.
 pub(super) fn template_key(clique: &Object<PodClique>) -> String {
     let metadata = &clique.object.metadata;
     let texts = (&metadata.labels, &metadata.annotations);
@@ -298,7 +298,7 @@ fn creates(
         pods::finish(&context, index, &mut body).map_err(rule)?;
         Ok(Write {
             resource: PODS,
-            // The server makes a name from `generateName`.
+            // The API server completes `generateName`.
             key: ObjectKey::new(&observed.clique.meta.key.namespace, ""),
             verb: Verb::Create { body },
             reason: "one too few",
@@ -321,8 +321,8 @@ fn pod_context<'a>(
     }
 }
 
-/// Puts back the labels of pods that say where they belong. Pods share them with their PodClique.
-fn put_labels_back<'o>(
+/// Restores the labels that pods share with their PodClique.
+fn restore_labels<'o>(
     observed: &'o Observed,
     pods: impl Iterator<Item = &'o ObservedPod>,
 ) -> Vec<Write> {
@@ -332,15 +332,15 @@ fn put_labels_back<'o>(
         shared.filter_map(|key| Some((*key, clique.labels.get(key)?))).collect();
     desired.push((labels::POD_CLIQUE, &clique.key.name));
     let stored = pods.filter(|pod| !pod.deleting).filter_map(|pod| observed.stored.get(&pod.name));
-    let put_back = |pod: &Arc<Pod>| {
+    let restore = |pod: &Arc<Pod>| {
         let desired = desired.iter().copied();
         converge::labels(PODS, pod.meta(), desired, "labels that somebody changed")
     };
-    stored.filter_map(put_back).collect()
+    stored.filter_map(restore).collect()
 }
 
-/// Removes our gate and no other. Should the list have changed meanwhile, the test fails and the
-/// pod is looked at again.
+/// Removes our gate and no other. If the list has changed meanwhile, the test of the patch fails and the
+/// PodClique is reconciled again.
 fn lift(observed: &Observed, pod: &ObservedPod) -> Option<Write> {
     let stored = observed.stored.get(&pod.name)?;
     let gate = format!("/spec/schedulingGates/{}", stored.gate_position?);

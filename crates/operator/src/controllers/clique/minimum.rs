@@ -1,7 +1,7 @@
 //! PodCliques whose minimum was ready at a moment that no status records yet.
 //!
-//! Pods can be ready and lost again before a reconcile looks at them. The watch shows every moment, so it is
-//! kept here until a status has it.
+//! Pods can become ready and be lost before the next reconcile. The watch shows every moment, so this module
+//! keeps it until a status records it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the caches know about one PodClique.
+//! Reads one PodClique and its surroundings from the caches.
 //!
 //! The place of a PodClique is looked up, never guessed: its set has to exist, to own it (directly
 //! or through the scaling group) and to have room for it in its layout. A PodClique without a place
@@ -29,9 +29,9 @@ pub(super) struct Observed {
     pub(super) clique: Arc<Object<PodClique>>,
     /// Its pods, by name, terminating ones included.
     pub(super) pods: Vec<ObservedPod>,
-    /// The same pods as they are cached.
+    /// The same pods in the cache.
     pub(super) stored: BTreeMap<Arc<str>, Arc<Pod>>,
-    /// Absent when no pods are wanted here.
+    /// Absent when the PodClique should have no pods.
     pub(super) place: Option<Place>,
     /// The claims of the PodClique.
     pub(super) claims: claims::ObservedClaims,
@@ -48,7 +48,7 @@ pub(super) struct Counted {
     pub(super) pods: GangPods,
     /// Minimum of the PodClique.
     pub(super) minimum: Option<u32>,
-    /// Until when a recreated gang waits for its former pods to be gone, if it does.
+    /// Until when a recreated gang waits for the deletion of its former pods, if it does.
     pub(super) former_pods: Option<Timestamp>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Counted {
 pub(super) struct Place {
     pub(super) set: Arc<Set>,
     pub(super) set_replica: u32,
-    /// What its pods start after, as the set says it now.
+    /// What its pods start after, by the current template of the set.
     pub(super) parents: Vec<Parent>,
     /// Hash of its template in the set.
     pub(super) template_hash: String,
@@ -65,7 +65,7 @@ pub(super) struct Place {
     pub(super) base_scheduled: Option<bool>,
     /// The claims that its pods name.
     pub(super) pod_claims: PodClaims,
-    /// For members of a group: the group tells when all of its members are well again.
+    /// For members of a group: the group reports when all of its members have recovered.
     pub(super) group_recovers: bool,
 }
 
@@ -88,12 +88,12 @@ impl Observed {
 }
 
 impl Place {
-    /// What the set says about updates.
+    /// The state of the set's update.
     pub(super) fn rollout(&self) -> Rollout<'_> {
         Rollout::of(&self.set.object, &self.set.hashes().generation)
     }
 
-    /// The PodClique, as the rules of updates ask for it.
+    /// The PodClique, as the rules of updates read it.
     pub(super) fn update<'a>(&'a self, observed: &'a Observed) -> update::clique::CliqueUpdate<'a> {
         update::clique::CliqueUpdate {
             object: &observed.clique.object,
@@ -201,7 +201,7 @@ fn place(stores: &Stores, clique: &Object<PodClique>) -> Option<Place> {
     })
 }
 
-/// The place of a PodClique in the layout of its set, as long as nobody is about to remove it.
+/// The place of a PodClique in the layout of its set, unless it is surplus, foreign or being deleted.
 fn find<'s>(
     set: &'s Set,
     group: Option<&Object<PodCliqueScalingGroup>>,
@@ -226,7 +226,7 @@ fn find<'s>(
     desired.then_some(found)
 }
 
-/// Number of scheduled pods of a PodClique. Its status says the same, later.
+/// Number of scheduled pods of a PodClique. Its status reports the same, later.
 fn scheduled_pods(stores: &Stores, clique: &Object<PodClique>) -> i32 {
     let pods = stores.pods_of(&clique.meta.uid);
     let scheduled = pods.iter().filter(|pod| pod.observed.scheduled).count();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clique_that_is_left_over_foreign_or_going_has_no_place() {
+    fn a_clique_that_is_surplus_foreign_or_deleting_has_no_place() {
         let group = group();
         let cases = [
             ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),

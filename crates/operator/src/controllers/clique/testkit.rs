@@ -78,7 +78,7 @@ pub(super) fn member(replica: u32) -> Value {
     clique
 }
 
-/// A gated pod of the standalone PodClique, with a gate of somebody else in front of ours.
+/// A gated pod of the standalone PodClique, with a gate of another owner in front of ours.
 pub(super) fn pod(name: &str, index: u32) -> Value {
     json!({
         "metadata": {

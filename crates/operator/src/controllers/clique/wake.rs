@@ -168,7 +168,7 @@ fn set_facts(set: &Set) -> (Uid, i64, [bool; 2], [Option<String>; 2]) {
     (set.meta.uid.clone(), set.meta.generation, flags, [hash, set.reconcile_trigger()])
 }
 
-/// Whose turn it is, and since when: a replica can have two turns in a row.
+/// The replica that is being updated, and since when: a replica can have two turns in a row.
 fn turn_facts(set: &Set) -> (Option<u32>, Option<Time>) {
     let progress = set.object.status.as_ref().and_then(|status| status.update_progress.as_ref());
     let current = progress.and_then(|progress| progress.currently_updating.first());

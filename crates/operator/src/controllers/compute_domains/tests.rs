@@ -57,7 +57,7 @@ fn merged(writes: &[Write]) -> &Value {
 }
 
 #[test]
-fn a_missing_domain_is_made_with_our_finalizer() {
+fn a_missing_domain_is_created_with_our_finalizer() {
     let writes = decided(&ObservedDomains::default(), &desired());
     let [Write { verb: Verb::Create { body }, key, .. }] = &writes[..] else { panic!("a create") };
     assert_eq!(&*key.name, "x-0-m");
@@ -71,7 +71,7 @@ fn what_the_driver_adds_is_no_difference() {
 }
 
 #[test]
-fn labels_and_finalizer_are_put_back() {
+fn labels_and_finalizer_are_restored() {
     let relabelled = |it: &mut Value| it["metadata"]["labels"]["grove.io/mnnvl-group"] = "z".into();
     let writes = decided(&observe("x-0-m", relabelled), &desired());
     let labels = json!({ "metadata": { "labels": { "grove.io/mnnvl-group": "m" } } });
@@ -112,7 +112,7 @@ fn a_domain_that_a_user_deletes_is_released_and_recreated() {
 }
 
 #[test]
-fn a_domain_of_somebody_else_is_left_alone_and_reported() {
+fn a_domain_of_another_owner_is_left_alone_and_reported() {
     let of_other = |it: &mut Value| it["metadata"]["ownerReferences"][0]["uid"] = "other".into();
     let here = observe("x-0-m", of_other);
     let (writes, problem) = decide(&here, &desired(), &"set".into());
@@ -123,7 +123,7 @@ fn a_domain_of_somebody_else_is_left_alone_and_reported() {
 }
 
 #[test]
-fn a_cluster_that_lost_the_kind_matters_to_those_who_want_domains() {
+fn a_cluster_that_lost_the_kind_is_reported_by_sets_with_domains() {
     let absence = Some(Absence { reason: "ApiNotServed", message: "not served".to_owned() });
     let here = ObservedDomains { absence, ..ObservedDomains::default() };
     let (writes, problem) = decide(&here, &desired(), &"set".into());

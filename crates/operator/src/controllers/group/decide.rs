@@ -1,9 +1,8 @@
-//! From what is known about a group to what is written: members first, status when they are as
-//! they should be.
+//! Decides about one group: its members first, its status when they need no more writes.
 //!
-//! Members are matched by exact name. One of ours that is not wanted is deleted, one that is wanted
-//! and terminates is waited for, and one of somebody else is left alone and reported. Running
-//! members follow the template only with `OnDelete`; a rolling update replaces them instead.
+//! Members are matched by exact name. A surplus member is deleted, a desired one that terminates is waited for,
+//! and one of another owner is left alone and reported. Running members follow the template only with
+//! `OnDelete`; a rolling update replaces them instead.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +19,7 @@ use grove_core::termination::{
     self, Consequence, announced, clique_is_breached_since, group_breached_since,
     group_will_be_breached_since, is_announced, is_in_progress, terminating, will_be_in_progress,
 };
+use grove_core::update::group::{GroupUpdate, ReplicaUpdate};
 use grove_core::update::{self, Rollout};
 use grove_runtime::resource::Resource;
 use grove_runtime::write::{Verb, Write};
@@ -44,7 +44,7 @@ const FINALIZER: &str = finalizers::POD_CLIQUE_SCALING_GROUP;
 #[derive(Debug, Default)]
 pub(super) struct Decision {
     pub(super) plan: Plan,
-    /// A wanted member has to vanish before it can be created again.
+    /// A desired member still terminates and cannot be recreated yet.
     pub(super) waits: bool,
     /// When a replica is terminated if it does not recover.
     pub(super) deadline: Option<Timestamp>,
@@ -105,9 +105,8 @@ pub(super) fn status<'o>(
     let Object { meta, object } = &*observed.group;
     let place = observed.place().filter(|_| !meta.deleting)?;
     let rollout = rollout(&place);
-    let replicas = replica_states(observed, &place, &rollout);
-    let group =
-        update::group::GroupUpdate { object, set_replica: place.set_replica, replicas: &replicas };
+    let replicas = states(observed, &place, &rollout);
+    let group = GroupUpdate { object, set_replica: place.set_replica, replicas: &replicas };
     let facts = GroupFacts { set: place.layout.set_name(), group, rollout };
     let desired = scaling_group(&facts, outcome, now);
     let stored = object.status.as_ref();
@@ -120,13 +119,13 @@ pub(super) fn status<'o>(
     let lost = events::all_scheduled_lost(&observed.group, "replicas", scheduled, replicas);
     let urgent = lost.is_some() || is_urgent_for_group(object, &desired);
     let available = stored.map(|status| status.available_replicas);
-    // A termination that has helped is the end of a breach too.
+    // A recovery after a termination ends the breach too.
     let before = group_breached_since(object).is_some() || is_in_progress(object);
     let after = group_will_be_breached_since(&desired).is_some() || will_be_in_progress(&desired);
     let set = observed.set.as_deref()?;
     let breach = events::breach(&observed.group, set, (before, after), &desired.conditions);
-    let is_new =
-        stored.and_then(|stored| stored.observed_generation) != desired.observed_generation;
+    let generation = stored.and_then(|stored| stored.observed_generation);
+    let is_new = generation != desired.observed_generation;
     let counts = (replicas, object.spec.min_available.unwrap_or(1));
     let low = events::scaled_below_minimum(&observed.group, set, counts, is_new);
     let events = lost.into_iter().chain(breach).chain(low).collect();
@@ -135,21 +134,17 @@ pub(super) fn status<'o>(
     Some(Report { resource, meta, stored, desired, urgency, events, component: NAME })
 }
 
-/// What the set says about updates.
+/// The state of the set's update.
 fn rollout<'a>(place: &Place<'a>) -> Rollout<'a> {
     Rollout::of(place.layout.set(), &place.hashes.generation)
 }
 
-/// The replicas of the group, as its status and its updates see them.
-fn replica_states(
-    observed: &Observed,
-    place: &Place<'_>,
-    rollout: &Rollout<'_>,
-) -> Vec<update::group::ReplicaUpdate> {
+/// The states of the group's replicas, for its status and its update.
+fn states(observed: &Observed, place: &Place<'_>, rollout: &Rollout<'_>) -> Vec<ReplicaUpdate> {
     let hashes = &place.hashes.templates;
     let base_gang = observed.gangs.get(&place.layout.base_gang_name(place.set_replica));
     let terminating = base_gang.map(|gang| terminating(&gang.object)).unwrap_or_default();
-    // What a termination is about to delete does not count any more.
+    // Members that a termination is about to delete do not count.
     let counts = |clique: &Object<PodClique>| {
         observed.owns(clique) && !terminating.contains(&*clique.meta.uid.0)
     };
@@ -174,14 +169,11 @@ fn release(observed: &Observed, plan: &mut Plan) {
         }));
         plan.step(claims::remove_with_owner(&observed.claims, &observed.group.meta.uid));
     }
-    plan.step(converge::remove_finalizer(
-        &observed.group,
-        FINALIZER,
-        "its members are being deleted",
-    ));
+    let reason = "its members are being deleted";
+    plan.step(converge::remove_finalizer(&observed.group, FINALIZER, reason));
 }
 
-/// Deletes what is not wanted and creates what is missing, all at once.
+/// Deletes surplus members and creates missing ones, all at once.
 fn sync_members(observed: &Observed, place: &Place<'_>, now: Timestamp, decision: &mut Decision) {
     let mut writes = surplus(observed, place);
     let replaced = replaced(observed, place, now, &mut decision.deadline);
@@ -189,13 +181,11 @@ fn sync_members(observed: &Observed, place: &Place<'_>, now: Timestamp, decision
     let follows_template = follows_template(place);
     let members = place.replicas.iter().enumerate();
     let members = members.flat_map(|(index, replica)| replica.iter().map(move |one| (index, one)));
-    for (index, desired) in members {
-        match observed.cliques.get(&desired.name) {
-            // A pod with a start-order container cannot start before the token is there.
-            None if !observed.has_token && starts_after_others(place, desired) => {
-                decision.waits = true
-            }
-            None => writes.extend(template.write(desired, None)),
+    for (index, member) in members {
+        match observed.cliques.get(&member.name) {
+            // A pod with a start-order container cannot start before the token exists.
+            None if !observed.has_token && has_start_order(place, member) => decision.waits = true,
+            None => writes.extend(template.write(member, None)),
             Some(live) if live.meta.deleting => decision.waits = true,
             Some(live) if !observed.owns(live) => {
                 decision.refused.get_or_insert_with(|| taken(observed, live));
@@ -204,16 +194,16 @@ fn sync_members(observed: &Observed, place: &Place<'_>, now: Timestamp, decision
                 writes.push(converge::delete(Resource::of::<PodClique>(), &live.meta, reason));
             }
             Some(live) if follows_template && !awaits_adoption(place, live) => {
-                writes.extend(template.write(desired, Some(live)));
+                writes.extend(template.write(member, Some(live)));
             }
-            Some(live) => writes.extend(template.put_labels_back(desired, live)),
+            Some(live) => writes.extend(template.restore_labels(member, live)),
         }
     }
     decision.plan.step(writes);
 }
 
 /// Whether the pods of a member have a start-order container.
-fn starts_after_others(place: &Place<'_>, member: &Clique<'_>) -> bool {
+fn has_start_order(place: &Place<'_>, member: &Clique<'_>) -> bool {
     !start_order::parents(&place.layout, member).is_empty()
 }
 
@@ -223,13 +213,13 @@ fn follows_template(place: &Place<'_>) -> bool {
     update::is_on_delete(set) && !update::is_held_back(set, &place.hashes.generation)
 }
 
-/// Whether a member waits for its pods to be taken over from another implementation.
+/// Whether a member waits until its pods are adopted from another implementation.
 fn awaits_adoption(place: &Place<'_>, member: &Object<PodClique>) -> bool {
     update::awaits_adoption(place.layout.set(), &place.hashes.generation, &member.object)
 }
 
-/// The replicas of which all members are made anew, with the reason: an update has come to them, or
-/// they have lost their minimum for too long. While an update runs nothing is terminated.
+/// The replicas of which all members are recreated, with the reason: they are outdated, or they have been below
+/// their minimum for too long. While an update runs nothing is terminated.
 fn replaced(
     observed: &Observed,
     place: &Place<'_>,
@@ -239,9 +229,9 @@ fn replaced(
     let (object, rollout) = (&observed.group.object, rollout(place));
     let progress = object.status.as_ref().and_then(|status| status.update_progress.as_ref());
     if progress.is_some_and(|progress| progress.update_ended_at.is_none()) {
-        let replicas = replica_states(observed, place, &rollout);
+        let replicas = states(observed, place, &rollout);
         let set_replica = place.set_replica;
-        let group = update::group::GroupUpdate { object, set_replica, replicas: &replicas };
+        let group = GroupUpdate { object, set_replica, replicas: &replicas };
         let outdated = update::group::outdated(&group, &rollout);
         return outdated.into_iter().map(|index| (index, "its template is outdated")).collect();
     }
@@ -261,9 +251,7 @@ fn replaced(
     for (index, consequence) in consequences.into_iter().enumerate() {
         match consequence {
             Consequence::Stay => {}
-            Consequence::Wait(end) => {
-                *deadline = Some(deadline.map_or(end, |other| other.min(end)))
-            }
+            Consequence::Wait(end) => *deadline = (*deadline).into_iter().chain([end]).min(),
             Consequence::Terminate => {
                 expired.insert(index, "below its minimum for the termination delay");
             }
@@ -272,7 +260,7 @@ fn replaced(
     expired
 }
 
-/// Deletes own members that have no place among the wanted replicas, highest replica first.
+/// Deletes own members that are not desired, highest replica first.
 fn surplus(observed: &Observed, place: &Place<'_>) -> Vec<Write> {
     let desired: BTreeSet<&str> =
         place.replicas.iter().flatten().map(|clique| clique.name.as_str()).collect();
@@ -291,10 +279,7 @@ fn surplus(observed: &Observed, place: &Place<'_>) -> Vec<Write> {
 }
 
 /// The replicas of the group of which a plan deleted members, and why.
-pub(super) fn deleted_replicas(
-    observed: &Observed,
-    acted: &Acted<'_>,
-) -> BTreeMap<u32, &'static str> {
+pub(super) fn deletions(observed: &Observed, acted: &Acted<'_>) -> BTreeMap<u32, &'static str> {
     let deleted = acted.done.iter().filter(|(write, _)| matches!(write.verb, Verb::Delete { .. }));
     let replica = |write: &Write| group_replica_of(observed.cliques.get(&*write.key.name)?);
     deleted.filter_map(|(write, _)| Some((replica(write)?, write.reason))).collect()
@@ -305,7 +290,7 @@ fn group_replica_of(clique: &Object<PodClique>) -> Option<u32> {
     clique.meta.labels.get(labels::POD_CLIQUE_SCALING_GROUP_REPLICA_INDEX)?.parse().ok()
 }
 
-/// Whether a PodClique is ours and not on its way out.
+/// Whether a PodClique is ours and not being deleted.
 fn is_alive(observed: &Observed, clique: &Object<PodClique>) -> bool {
     observed.owns(clique) && !clique.meta.deleting
 }
@@ -323,7 +308,7 @@ fn taken(observed: &Observed, live: &Object<PodClique>) -> ReconcileError {
     ReconcileError::rule(ErrorCode::CreatePodClique, text)
 }
 
-/// What members are made from.
+/// The inputs of new members.
 struct Template<'a> {
     gangs: &'a ByName<Object<PodGang>>,
     layout: &'a Layout<'a>,
@@ -355,8 +340,8 @@ impl<'a> Template<'a> {
         converge::whole(&desired, live, "what the template says")
     }
 
-    /// A member that is otherwise left alone keeps the labels that say where it belongs.
-    fn put_labels_back(&self, clique: &Clique<'_>, live: &Object<PodClique>) -> Option<Write> {
+    /// Restores the labels of a member that is otherwise left alone.
+    fn restore_labels(&self, clique: &Clique<'_>, live: &Object<PodClique>) -> Option<Write> {
         let hash = self.hashes.get(&clique.template.name)?;
         let desired =
             children::pod_clique(self.layout, clique, hash, &self.owner, Some(&live.object));

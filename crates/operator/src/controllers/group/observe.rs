@@ -1,5 +1,5 @@
-//! What is known about a group: itself, its set, its place in the set, and every PodClique that is a
-//! member or in the way of one.
+//! Reads a group from the caches: itself, its set, its place in the set, and every PodClique that is a member or
+//! has the name of one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Observed {
     pub(super) group: Arc<Object<PodCliqueScalingGroup>>,
     /// The set that owns the group.
     pub(super) set: Option<Arc<Set>>,
-    /// Every PodClique that says it is of the group or has the name of a wanted member.
+    /// Every PodClique with the label of the group or the name of a desired member.
     pub(super) cliques: ByName,
     /// The pods of those that report to have lost their minimum.
     pub(super) pods_of_breached: BTreeMap<String, Vec<ObservedPod>>,
@@ -41,9 +41,9 @@ pub(super) struct Place<'a> {
     pub(super) set_replica: u32,
     /// Hashes of the templates of the set.
     pub(super) hashes: &'a Hashes,
-    /// The wanted members, by replica of the group.
+    /// The desired members, by replica of the group.
     pub(super) replicas: Vec<Vec<Clique<'a>>>,
-    /// The wanted claims.
+    /// The desired claims.
     pub(super) claims: Vec<ResourceClaim>,
 }
 
@@ -59,7 +59,7 @@ fn pods_of_breached(stores: &Stores, cliques: &ByName) -> BTreeMap<String, Vec<O
 }
 
 impl Observed {
-    /// What the caches have; nothing when the group is gone.
+    /// Reads the caches; nothing when the group does not exist.
     pub(super) fn of(stores: &Stores, key: &ObjectKey) -> Option<Self> {
         let group = stores.groups.store.get(key)?;
         let set = set_of(&group.meta).and_then(|set| stores.sets.get(&set));
@@ -76,7 +76,7 @@ impl Observed {
         let has_token = set.as_ref().is_some_and(|set| stores.has_token(set));
         let mut observed =
             Self { group, set, cliques, pods_of_breached, has_token, claims, gangs, mnnvl };
-        // A name that somebody else has may come with any labels.
+        // A PodClique of another owner with the name of a member may have any labels.
         let unlabelled: Vec<_> = observed
             .place()
             .iter()
@@ -106,7 +106,7 @@ impl Observed {
         clique.meta.is_controlled_by(&self.group.meta.uid)
     }
 
-    /// The place of the group; nothing when its set goes away or has no such group any more.
+    /// The place of the group; nothing when its set is being deleted or no longer has the group.
     pub(super) fn place(&self) -> Option<Place<'_>> {
         let set = self.set.as_ref().filter(|set| !set.meta.deleting)?;
         let layout = Layout::of(&set.object);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_be_wanted_by_any_group_in_front_of_a_dash() {
+    fn a_member_name_may_belong_to_any_group_in_front_of_a_dash() {
         let names: Vec<&str> = possible_groups("demo-0-decode-1-worker").collect();
         assert_eq!(names, ["demo", "demo-0", "demo-0-decode", "demo-0-decode-1"]);
     }

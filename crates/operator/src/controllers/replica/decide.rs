@@ -1,7 +1,7 @@
-//! What one replica of a set needs: the whole pipeline of its gangs, without IO.
+//! Decides about one replica of a set, without IO.
 //!
 //! All writes of one pass are independent of each other: children name each other but do not need
-//! each other to exist. Gangs are there from the first pass on, before any pod can be.
+//! each other to exist. Gangs are created in the first pass, before any pod.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use grove_core::children::{self, owner};
 use grove_core::layout::{self, Layout};
 use grove_core::termination::{Consequence, mark_recreated, recreated_replicas};
 use grove_core::update;
-use grove_runtime::resource::Resource;
+use grove_runtime::resource::{Resource, Uid};
 use grove_runtime::view::{Meta, View};
 use grove_runtime::write::Write;
 use jiff::Timestamp;
@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::observe::Observed;
 use super::termination;
+use crate::caches::views::Hashes;
 use crate::caches::{AUTOSCALERS, ByName, SERVICES};
 use crate::controllers::claims;
 use crate::controllers::compute_domains;
@@ -77,19 +78,17 @@ pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision<'_> {
     for autoscaler in children::autoscalers(&layout, observed.index) {
         desired.part(&AUTOSCALERS, &observed.autoscalers, autoscaler);
     }
-    let hashes = &observed.set.hashes().templates;
-    let held_back = update::is_held_back(&observed.set.object, &observed.set.hashes().generation);
+    let (set, Hashes { templates, generation }) = (&observed.set.object, observed.set.hashes());
+    let held_back = update::is_held_back(set, generation);
     for place in layout.standalone_cliques(observed.index) {
         let live = observed.cliques.get(&place.name).map(|live| &live.object);
-        let generation = &observed.set.hashes().generation;
-        let awaits_adoption =
-            |live| update::awaits_adoption(&observed.set.object, generation, live);
+        let awaits_adoption = |live| update::awaits_adoption(set, generation, live);
         if live.is_some_and(|live| held_back || awaits_adoption(live)) {
             continue;
         }
-        let hash = hashes.get(&place.template.name).map(String::as_str).unwrap_or_default();
+        let hash = templates.get(&place.template.name).map(String::as_str).unwrap_or_default();
         let mut clique = children::pod_clique(&layout, &place, hash, &set_owner, live);
-        // A pod with a start-order container cannot start before the token is there.
+        // A pod with a start-order container cannot start before the token exists.
         if live.is_none() && !clique.spec.starts_after.is_empty() && !observed.has_token {
             continue;
         }
@@ -108,8 +107,8 @@ pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision<'_> {
     for group in layout.groups() {
         let name = layout.scaling_group_name(observed.index, group);
         let live = observed.groups.get(&name).map(|live| &live.object);
-        desired
-            .own(&observed.groups, &children::scaling_group(&layout, observed.index, group, live));
+        let group = children::scaling_group(&layout, observed.index, group, live);
+        desired.own(&observed.groups, &group);
     }
     let gangs = gangs(&layout, observed);
     for place in &gangs {
@@ -121,7 +120,7 @@ pub(super) fn decide(observed: &Observed, now: Timestamp) -> Decision<'_> {
     Decision { plan, refused, terminates: false, deadline, reports }
 }
 
-/// What becomes of claims and ComputeDomains, and why some cannot be made.
+/// The writes of claims and ComputeDomains, and why some cannot be created.
 fn resources(
     observed: &Observed,
     layout: &Layout<'_>,
@@ -130,16 +129,15 @@ fn resources(
     let claims = claims::decide(&observed.claims, layout, owner, &ErrorCode::SyncPcsResourceClaim);
     let (mut writes, problem) = (claims.writes, claims.problem);
     let Some(live) = &observed.compute_domains else { return (writes, problem) };
-    let is_desired = observed.index < layout.replicas();
-    let desired =
-        is_desired.then(|| children::compute_domains::compute_domains(layout, observed.index));
+    let (index, rules) = (observed.index, children::compute_domains::compute_domains);
+    let desired = (index < layout.replicas()).then(|| rules(layout, index));
     let (domains, without_domain) =
         compute_domains::decide(live, &desired.unwrap_or_default(), &observed.set.meta.uid);
     writes.extend(domains);
     (writes, problem.or(without_domain))
 }
 
-/// The base gang and the scaled gangs, for the groups as large as they are now.
+/// The base gang and the scaled gangs, by the current replicas of the groups.
 fn gangs<'a>(layout: &Layout<'a>, observed: &Observed) -> Vec<layout::Gang<'a>> {
     let mut gangs = vec![layout.base_gang(observed.index)];
     for group in layout.groups() {
@@ -187,8 +185,8 @@ impl DesiredChildren<'_> {
         }
     }
 
-    /// Whether an object may be created or changed now. One that is going away is waited for, one
-    /// of somebody else is left alone and reported.
+    /// Whether an object may be created or changed now. One that is being deleted is waited for, one of another
+    /// owner is left alone and reported.
     pub(super) fn may_write<T: View>(&mut self, resource: &Resource, live: Option<&T>) -> bool {
         let Some(meta) = live.map(View::meta) else { return true };
         if meta.deleting || meta.is_controlled_by(&self.observed.set.meta.uid) {
@@ -206,66 +204,57 @@ impl DesiredChildren<'_> {
         false
     }
 
-    /// Deletes what is of this replica and not wanted any more.
+    /// Deletes surplus objects of this replica.
     fn remove_others(&mut self, layout: &Layout<'_>, gangs: &[layout::Gang<'_>]) {
-        let observed = self.observed;
+        let (observed, index) = (self.observed, self.observed.index);
         let gangs: BTreeSet<&str> = gangs.iter().map(|gang| gang.name.as_str()).collect();
-        let standalone: BTreeSet<String> = layout
-            .standalone_cliques(observed.index)
-            .into_iter()
-            .map(|clique| clique.name)
-            .collect();
-        let groups: BTreeSet<String> = layout
-            .groups()
-            .iter()
-            .map(|one| layout.scaling_group_name(observed.index, one))
-            .collect();
-        let autoscalers: BTreeSet<String> = children::autoscalers(layout, observed.index)
+        let standalone: BTreeSet<String> =
+            layout.standalone_cliques(index).into_iter().map(|clique| clique.name).collect();
+        let groups: BTreeSet<String> =
+            layout.groups().iter().map(|one| layout.scaling_group_name(index, one)).collect();
+        let autoscalers: BTreeSet<String> = children::autoscalers(layout, index)
             .iter()
             .filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned))
             .collect();
-        self.writes.extend(remove(observed, &Resource::of::<PodGang>(), &observed.gangs, |name| {
+        let set = &observed.set.meta.uid;
+        self.writes.extend(remove(set, &Resource::of::<PodGang>(), &observed.gangs, |name| {
             gangs.contains(name)
         }));
-        self.writes.extend(remove(
-            observed,
-            &Resource::of::<PodClique>(),
-            &observed.cliques,
-            |name| standalone.contains(name),
-        ));
+        self.writes.extend(remove(set, &Resource::of::<PodClique>(), &observed.cliques, |name| {
+            standalone.contains(name)
+        }));
         let resource = Resource::of::<PodCliqueScalingGroup>();
-        self.writes
-            .extend(remove(observed, &resource, &observed.groups, |name| groups.contains(name)));
-        self.writes.extend(remove(observed, &AUTOSCALERS, &observed.autoscalers, |name| {
+        self.writes.extend(remove(set, &resource, &observed.groups, |name| groups.contains(name)));
+        self.writes.extend(remove(set, &AUTOSCALERS, &observed.autoscalers, |name| {
             autoscalers.contains(name)
         }));
     }
 }
 
-/// Deletes of the set's own objects that are not to be kept and not on their way out.
+/// Deletes the set's own objects that are neither kept nor being deleted.
 fn remove<T: View>(
-    observed: &Observed,
+    set: &Uid,
     resource: &Resource,
     live: &ByName<T>,
     keep: impl Fn(&str) -> bool,
 ) -> Vec<Write> {
     // Members of groups, for example, are not controlled by the set itself.
-    let is_owned = |meta: &Meta| meta.is_controlled_by(&observed.set.meta.uid);
+    let is_owned = |meta: &Meta| meta.is_controlled_by(set);
     live.iter()
         .filter(|(name, one)| !keep(name) && !one.meta().deleting && is_owned(one.meta()))
         .map(|(_, one)| converge::delete(resource.clone(), one.meta(), "the set no longer has it"))
         .collect()
 }
 
-/// Services first: as long as one is there, every pod that goes makes others write its address out of it.
+/// Services first: while one exists, every deleted pod causes another write of its endpoints.
 fn remove_all(observed: &Observed) -> Vec<Write> {
-    let none = |_: &str| false;
+    let (set, none) = (&observed.set.meta.uid, |_: &str| false);
     [
-        remove(observed, &SERVICES, &observed.services, none),
-        remove(observed, &Resource::of::<PodGang>(), &observed.gangs, none),
-        remove(observed, &Resource::of::<PodClique>(), &observed.cliques, none),
-        remove(observed, &Resource::of::<PodCliqueScalingGroup>(), &observed.groups, none),
-        remove(observed, &AUTOSCALERS, &observed.autoscalers, none),
+        remove(set, &SERVICES, &observed.services, none),
+        remove(set, &Resource::of::<PodGang>(), &observed.gangs, none),
+        remove(set, &Resource::of::<PodClique>(), &observed.cliques, none),
+        remove(set, &Resource::of::<PodCliqueScalingGroup>(), &observed.groups, none),
+        remove(set, &AUTOSCALERS, &observed.autoscalers, none),
     ]
     .concat()
 }

@@ -18,7 +18,7 @@ use super::decide::DesiredChildren;
 use super::observe::Observed;
 
 impl DesiredChildren<'_> {
-    /// The next write or report of one gang: its object, then Initialized, then what its pods show.
+    /// The next write or report of one gang: its object, then Initialized, then the progress of its pods.
     pub(super) fn gang(&mut self, layout: &Layout<'_>, place: &layout::Gang<'_>, now: Timestamp) {
         let observed = self.observed;
         let live = observed.gangs.get(&place.name).map(|live| &**live);
@@ -95,7 +95,7 @@ fn pods<'o>(observed: &'o Observed, clique: &str) -> &'o [ObservedPod] {
     observed.pods.get(clique).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// How far a stored gang is on its way to Initialized.
+/// What a stored gang lacks to be initialized.
 fn initialization(observed: &Observed, place: &layout::Gang<'_>, gang: &PodGang) -> Initialization {
     let minimum_first = observed.scheduler.minimum_first.contains(&place.name);
     let member = |name: &str| {
@@ -111,7 +111,7 @@ fn initialization(observed: &Observed, place: &layout::Gang<'_>, gang: &PodGang)
     gang::initialization(&place.name, &gang.spec, member)
 }
 
-/// Whether a gang reports whether it is complete.
+/// Whether a gang has the condition Initialized.
 fn has_state(gang: &PodGang) -> bool {
     let mut conditions = gang.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.type_ == INITIALIZED)

@@ -1,4 +1,4 @@
-//! One replica as the caches show it.
+//! Reads one replica from the caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Gang termination of one replica: whether it is time, and how it is done.
+//! Gang termination of one replica: when it is due, and its steps.
 //!
 //! One step per reconcile, each visible in the caches before the next: the base gang lists the PodCliques to
 //! delete, the controllers of their groups report it, the PodCliques are deleted, and the list is removed. A
@@ -36,9 +36,8 @@ pub(super) fn consequence(observed: &Observed, layout: &Layout<'_>, now: Timesta
         .collect();
     // Some of it is being recreated.
     let Some(standalone) = standalone else { return Consequence::Stay };
-    let standalone = standalone
-        .into_iter()
-        .filter(|clique| clique.meta.is_controlled_by(&observed.set.meta.uid));
+    let (set, standalone) = (&observed.set.meta.uid, standalone.into_iter());
+    let standalone = standalone.filter(|clique| clique.meta.is_controlled_by(set));
     let cliques = standalone
         .filter_map(|clique| clique_is_breached_since(&clique.object, pods(observed, clique)));
     let groups = groups(observed).filter_map(|group| group_breached(observed, layout, group));
@@ -91,7 +90,7 @@ pub(super) fn forget_replicas(observed: &Observed, layout: &Layout<'_>) -> Optio
     is_over.then(|| annotate(gang, &json!({ annotations::RECREATED_REPLICAS: null })))
 }
 
-/// The replicas of standalone cliques that somebody scaled, by name.
+/// The replicas of standalone cliques that a user or autoscaler scaled, by name.
 fn scaled_replicas<'o>(observed: &'o Observed, layout: &Layout<'_>) -> BTreeMap<&'o str, i32> {
     let standalone = layout.standalone_cliques(observed.index);
     let scaled = standalone.iter().filter_map(|place| {
@@ -143,9 +142,8 @@ fn group_breached(
 }
 
 fn groups(observed: &Observed) -> impl Iterator<Item = &Object<PodCliqueScalingGroup>> {
-    let groups = observed.groups.values().map(AsRef::as_ref);
-    groups
-        .filter(|group| group.meta.is_controlled_by(&observed.set.meta.uid) && !group.meta.deleting)
+    let (set, groups) = (&observed.set.meta.uid, observed.groups.values().map(AsRef::as_ref));
+    groups.filter(|group| group.meta.is_controlled_by(set) && !group.meta.deleting)
 }
 
 /// The standalone cliques and the members of the groups.

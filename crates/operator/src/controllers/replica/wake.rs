@@ -22,7 +22,7 @@ use crate::caches::{Stores, replica_of, set_of};
 /// The wake table of replicas.
 pub(crate) fn queue(stores: &Stores, env: &Env, stage: &Stage) -> Queue<ReplicaKey> {
     let mut table = WakeTable::new(env, stage);
-    // Gangs that are under way come up before others are started.
+    // Gangs that have started come before new ones.
     let why = "the set changed";
     table.on(&stores.sets, why, Beginning, by(set_facts), replicas_of);
     let why = "a clique of the replica changed, was created or deleted";

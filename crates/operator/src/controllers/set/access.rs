@@ -1,7 +1,7 @@
 //! What the start-order container needs to watch pods: a ServiceAccount with a token Secret, and a Role
 //! with a RoleBinding.
 //!
-//! Each object is created when it is missing. One that another owner has made is never changed: a Role or
+//! Each object is created when it is missing. An object of another owner is never changed: a Role or
 //! RoleBinding is used as it is if it grants what the container needs, and everything else is reported.
 //! A ServiceAccount of another owner gets neither a token nor a role from the operator.
 
@@ -45,7 +45,7 @@ pub(super) struct ObservedAccess {
     pub(super) role: Option<Meta>,
     pub(super) role_binding: Option<Meta>,
     pub(super) secret: Option<Arc<TokenSecret>>,
-    /// The Secret that older versions made.
+    /// The Secret that older versions created.
     pub(super) legacy_secret: Option<Arc<TokenSecret>>,
     /// Whether a pod of the set mounts the legacy Secret.
     pub(super) legacy_is_mounted: bool,
@@ -91,7 +91,7 @@ impl ObservedAccess {
 /// Whether start-order containers have their token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// It is there, or no clique of the set starts after another one.
+    /// It exists, or no clique of the set starts after another one.
     Settled,
     /// Kubernetes has not filled it in, and has until then to do so without a report.
     Awaited { until: Option<Timestamp> },
@@ -139,23 +139,23 @@ pub(super) fn no_image(set: &Set, image: Option<&str>) -> Option<ReconcileError>
     })
 }
 
-/// Deletes the Secret that older versions made, when the new one has its token and no pod of the set
+/// Deletes the Secret that older versions created, when the new one has its token and no pod of the set
 /// mounts the old one.
 fn legacy_removal(set: &Set, observed: &ObservedAccess) -> Option<Write> {
     let owned = |one: &&Arc<TokenSecret>| one.meta.owner_uid() == Some(&set.meta.uid);
     let has_token = observed.secret.as_ref().filter(owned).is_some_and(|secret| secret.has_token);
+    let is_unused = has_token && !observed.legacy_is_mounted;
     let legacy = observed.legacy_secret.as_ref().filter(owned);
-    let legacy =
-        legacy.filter(|one| has_token && !observed.legacy_is_mounted && !one.meta.deleting)?;
+    let legacy = legacy.filter(|one| is_unused && !one.meta.deleting)?;
     Some(converge::delete(SECRETS, &legacy.meta, "another Secret has replaced it"))
 }
 
-/// Whose an object is.
+/// Ownership of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// The set controls it, or controlled it before the set was deleted without its parts.
     Ours,
-    /// It is being deleted, or will be because the set that it belonged to is gone.
+    /// It is being deleted, or will be because its set no longer exists.
     Leaving,
     /// Another owner's.
     Foreign,
@@ -168,7 +168,7 @@ fn standing(set: &Set, kind: &Resource, meta: &Meta) -> Standing {
             && is(labels::PART_OF, &set.meta.key.name);
         return match () {
             () if meta.deleting => Standing::Leaving,
-            // A token is only taken from a Secret that is surely ours.
+            // A Secret without our owner may be from a user: its token is not used.
             () if left_by_us && *kind != SECRETS => Standing::Ours,
             () => Standing::Foreign,
         };
@@ -182,14 +182,14 @@ fn standing(set: &Set, kind: &Resource, meta: &Meta) -> Standing {
     }
 }
 
-/// Puts the labels of one of our objects back where they differ.
+/// Restores the labels of one of our objects.
 fn relabel(kind: &Resource, meta: &Meta, desired: &Value) -> Option<Write> {
     let labels = desired["metadata"]["labels"].as_object().into_iter().flatten();
     let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
     converge::labels(kind.clone(), meta, labels, REASON)
 }
 
-/// Whether an object of another owner does what is needed, or how to report that it does not.
+/// Whether an object of another owner grants what the container needs, or the error to report.
 fn usable(set: &Set, kind: &Resource, live: &Value) -> Result<(), ReconcileError> {
     let layout = Layout::of(&set.object);
     let metadata = Meta::deserialize(&live["metadata"]).ok();
@@ -245,14 +245,14 @@ pub(super) fn refusals(
 
 // === acting ===
 
-/// What came of bringing the objects to their desired state.
+/// The result of writing all objects.
 #[derive(Default)]
 pub(super) struct Synced {
     pub(super) has_written: bool,
     pub(super) errors: Vec<ReconcileError>,
 }
 
-/// What came of one object.
+/// The result of writing one object.
 #[derive(Default)]
 struct Part {
     /// Other objects may refer to it.
@@ -267,7 +267,7 @@ impl Part {
     }
 }
 
-/// Creates what is missing of a set that stays, and reports what is in the way.
+/// Creates the missing objects of a set that is not being deleted, and reports conflicts.
 pub(super) async fn sync(
     context: &Context,
     fence: &Fence,
@@ -347,7 +347,7 @@ async fn sync_one(
     }
 }
 
-/// Finds out what is in the way of a create; `unclear` is the error when that cannot be said yet.
+/// Repairs or reports the object that has the name of one to create; `unclear` is the error if it cannot be read.
 async fn inspect(
     context: &Context,
     fence: &Fence,
@@ -380,7 +380,7 @@ async fn inspect(
         }
         Standing::Foreign => {
             let error = usable(set, kind, &live).err();
-            // A binding names the Role whoever made it; a ServiceAccount has to be ours.
+            // A binding may name a Role of any owner; a ServiceAccount has to be ours.
             Part { is_usable: error.is_none() || *kind == ROLES, has_written: false, error }
         }
     }

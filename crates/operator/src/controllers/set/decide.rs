@@ -1,7 +1,7 @@
-//! What a set needs as a whole, without IO.
+//! Decides about a set as a whole, without IO.
 //!
-//! A set that is deleted takes its children along at once instead of leaving them to the garbage
-//! collector, which is there for what is missed.
+//! A deleted set deletes its children at once instead of leaving them to the garbage collector, which deletes
+//! the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,9 +40,9 @@ const FINALIZER: &str = finalizers::POD_CLIQUE_SET;
 /// What to do about a set.
 #[derive(Debug, Default)]
 pub(super) struct Decision {
-    /// What comes before everything else.
+    /// The first writes: nothing else is written before them.
     pub(super) first: Plan,
-    /// What else a set that stays needs, besides access for its start-order containers.
+    /// The other writes of a set that is not being deleted, besides access for its start-order containers.
     pub(super) rest: Plan,
     /// What cannot be done.
     pub(super) refused: Option<ReconcileError>,
@@ -62,14 +62,14 @@ pub(super) fn decide(observed: &Observed) -> Decision {
     plan.step(converge::add_finalizer(set, FINALIZER, "take charge"));
     let layout = Layout::of(&set.object);
     let owner = owner::of_set(&set.object);
-    let claims =
-        claims::decide(&observed.claims, &layout, &owner, &ErrorCode::SyncPcsResourceClaim);
+    let code = ErrorCode::SyncPcsResourceClaim;
+    let claims = claims::decide(&observed.claims, &layout, &owner, &code);
     let mut rest = Plan::default();
     rest.step(claims.writes.into_iter().chain(history(observed)));
     Decision { first: plan, rest, refused: claims.problem }
 }
 
-/// Keeps the templates that the set has had.
+/// Keeps the history of templates.
 fn history(observed: &Observed) -> Vec<Write> {
     let set = &observed.set.object;
     let uid = &observed.set.meta.uid;
@@ -107,7 +107,7 @@ fn history(observed: &Observed) -> Vec<Write> {
     changes.into_iter().filter_map(write).collect()
 }
 
-/// The generation hashes that the set and its parts have, or are on their way to.
+/// The generation hashes that the set and its parts have or are being updated to.
 fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
     let own = set.status.iter().filter_map(|status| status.current_generation_hash.clone());
     let cliques = children.cliques.values().filter_map(|one| one.object.status.as_ref());
@@ -128,8 +128,7 @@ fn hashes_in_use(set: &PodCliqueSet, children: &Children) -> BTreeSet<String> {
 fn remove_children(observed: &Observed) -> Vec<Write> {
     let Some(children) = &observed.children else { return Vec::new() };
     let mut found: Vec<(Resource, &Meta)> = Vec::new();
-    // Before the pods: as long as a service is there, every pod that goes makes others write its address
-    // out of it.
+    // Before the pods: while a service exists, every deleted pod causes another write of its endpoints.
     found.extend(children.services.iter().map(|one| (SERVICES, one.meta())));
     found.extend(children.gangs.iter().map(|one| (Resource::of::<PodGang>(), &one.meta)));
     found.extend(
@@ -150,7 +149,7 @@ fn remove_children(observed: &Observed) -> Vec<Write> {
         .collect()
 }
 
-/// The next status of a set that stays.
+/// The next status of a set that is not being deleted.
 pub(super) fn status(
     observed: &Observed,
     children: &Children,
@@ -161,8 +160,8 @@ pub(super) fn status(
 ) -> PodCliqueSetStatus {
     let set = &observed.set.object;
     let layout = Layout::of(set);
-    let state =
-        |index| replica_state(&observed.set, &layout, index, &children.cliques, &children.groups);
+    let Children { cliques, groups, .. } = children;
+    let state = |index| replica_state(&observed.set, &layout, index, cliques, groups);
     let replicas: Vec<_> = (0..layout.replicas()).map(state).collect();
     let hash = &observed.set.hashes().generation;
     let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
@@ -184,8 +183,8 @@ pub(super) fn report<'o>(
     let known = stored.map(|status| &*status.last_errors).unwrap_or_default();
     let errors = events::errors_of_parts(&observed.set, parts, known);
     let events = events::update_steps(&observed.set, &next).into_iter().chain(errors).collect();
-    let (resource, meta, urgency) =
-        (Resource::of::<PodCliqueSet>(), &observed.set.meta, Urgency::Now);
+    let (resource, urgency) = (Resource::of::<PodCliqueSet>(), Urgency::Now);
+    let meta = &observed.set.meta;
     Some(Report { resource, meta, stored, desired: next, urgency, events, component: NAME })
 }
 
@@ -204,7 +203,7 @@ pub(super) fn errors_of_parts(children: &Children) -> Vec<LastError> {
     errors
 }
 
-/// Whether the next step of an update can be taken. It depends on the replica whose turn it is alone.
+/// Whether the next step of an update is due. It depends only on the replica that is being updated.
 pub(super) fn update_is_due(observed: &Observed) -> bool {
     if observed.set.meta.deleting {
         return false;
@@ -234,7 +233,7 @@ fn replica_state(
     )
 }
 
-/// Pods that were made for another scheduler than new ones are.
+/// The limitation about pods that another scheduler places than new pods.
 pub(super) fn left_behind(
     pods: impl Iterator<Item = Arc<Pod>>,
     scheduler: &str,

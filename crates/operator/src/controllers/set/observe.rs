@@ -1,4 +1,4 @@
-//! One set as the caches show it.
+//! Reads one set from the caches.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::caches::{ByName, Stores, by_name};
 use crate::controllers::claims::{self, Claim};
 use grove_runtime::object::{JsonObject, Object};
 
-/// A set, what the start-order container needs, and the history of its templates.
+/// A set, the access objects of its start-order containers, and the history of its templates.
 pub(super) struct Observed {
     pub(super) set: Arc<Set>,
     pub(super) access: access::ObservedAccess,
-    /// Absent when they cannot be seen.
+    /// Absent when the operator may not read them.
     pub(super) revisions: Option<Vec<Arc<Revision>>>,
     /// The claims that all its replicas share.
     pub(super) claims: claims::ObservedClaims,
     /// Only for a set that is being deleted, or whose history is too long.
     pub(super) children: Option<Children>,
-    /// The replica whose turn it is in an update.
+    /// The replica that is being updated.
     pub(super) updating: Option<ReplicaParts>,
 }
 

@@ -1,8 +1,8 @@
-//! Whether the API server would accept the pods of a new template, asked before an update replaces the first
+//! Checks whether the API server would accept the pods of a new template, before an update replaces the first
 //! ready pod.
 //!
-//! Admission refuses what is wrong in any cluster. Policies, limits and webhooks of the cluster are found out
-//! by a dry run: one pod for each clique template that is new.
+//! Admission refuses what is wrong in any cluster. A dry run checks policies, limits and webhooks of the
+//! cluster: one pod for each clique template that is new.
 
 use grove_api::error_code::ErrorCode;
 use grove_core::children::resource_claims::PodClaims;
@@ -61,7 +61,7 @@ fn template_key(observed: &Observed) -> String {
     format!("{} {}", observed.set.meta.uid, observed.set.hashes().generation)
 }
 
-/// A quota that is used up by the pods that are to be replaced has room when they are gone.
+/// An exceeded quota is no refusal: it has room again when the outdated pods are deleted.
 fn is_refusal(error: &WriteError) -> bool {
     let is_quota = error.status().is_some_and(|status| status.message.contains("exceeded quota"));
     !is_quota && matches!(error.class(), Class::Invalid | Class::Denied)

@@ -1,4 +1,4 @@
-//! What has to be done for a topology, and what there is to report.
+//! Decides about one topology: writes and status.
 
 use grove_api::cluster_topology::ClusterTopologyStatus;
 use grove_api::cluster_topology_binding::ClusterTopologyBindingStatus;
@@ -14,11 +14,11 @@ use grove_runtime::write::Write;
 use jiff::Timestamp;
 
 use super::NAME;
-use super::observe::ObservedScheduler;
+use super::observe::TopologyScheduler;
 use crate::controllers::events;
 use grove_runtime::object::Object;
 
-/// What is to be done with the topology of one scheduler.
+/// What to do about the topology object of one scheduler.
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) scheduler: String,
@@ -33,16 +33,16 @@ pub(super) enum Next {
     Report(Agreement),
 }
 
-/// Looks at one scheduler after the other.
+/// Decides about every scheduler.
 pub(super) fn decide(
     topology: &Topology<'_>,
-    schedulers: &[ObservedScheduler<'_>],
+    schedulers: &[TopologyScheduler<'_>],
 ) -> Vec<Decision> {
     schedulers.iter().map(|scheduler| decision(topology, scheduler)).collect()
 }
 
-fn decision(topology: &Topology<'_>, observed: &ObservedScheduler<'_>) -> Decision {
-    let ObservedScheduler { name, part, reference, live, presence } = observed;
+fn decision(topology: &Topology<'_>, observed: &TopologyScheduler<'_>) -> Decision {
+    let TopologyScheduler { name, part, reference, live, presence } = observed;
     let live = live.as_deref();
     let served = BackendError::unless_served(name, &part.kind(), *presence);
     let next = served.and_then(|()| match reference {
@@ -66,10 +66,10 @@ fn compared(drift: Drift) -> Agreement {
     }
 }
 
-/// What a binding refers to of schedulers that this operator has no topology of.
+/// Decisions about schedulers that a binding names and that have no topology backend here.
 pub(super) fn unavailable(
     binding: &ClusterTopologyBinding,
-    schedulers: &[ObservedScheduler<'_>],
+    schedulers: &[TopologyScheduler<'_>],
 ) -> impl Iterator<Item = Decision> {
     let listed = binding.spec.scheduler_topology_bindings.iter();
     let is_known = |name: &str| schedulers.iter().any(|scheduler| scheduler.name == name);
@@ -80,7 +80,7 @@ pub(super) fn unavailable(
     })
 }
 
-/// The status of a binding, if it differs from the stored one, with an event when drift begins or ends.
+/// The status of a binding, if it differs from the stored one, with an event when drift starts or ends.
 pub(super) fn report_of_binding<'o>(
     binding: &'o Object<ClusterTopologyBinding>,
     found: &[SchedulerTopology],

@@ -1,4 +1,4 @@
-//! What the caches show of the schedulers' topologies.
+//! Reads the topology objects of the schedulers from the caches.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use grove_runtime::store::Presence;
 
 use crate::caches::Stores;
 
-/// A scheduler with topology objects of its own, and the one that a topology is about.
-pub(super) struct ObservedScheduler<'a> {
+/// A scheduler with topology objects of its own, and the object of one topology.
+pub(super) struct TopologyScheduler<'a> {
     pub(super) name: &'a str,
     pub(super) part: &'a dyn TopologyPart,
-    /// Name of the object when somebody else manages it.
+    /// Name of the object when another owner manages it.
     pub(super) reference: Option<&'a str>,
     pub(super) live: Option<Arc<SchedulerObject>>,
     pub(super) presence: Presence,
@@ -25,7 +25,7 @@ pub(super) fn schedulers<'a>(
     backends: &'a Registry,
     topology: &Topology<'_>,
     reference: impl Fn(&str) -> Option<&'a str>,
-) -> Option<Vec<ObservedScheduler<'a>>> {
+) -> Option<Vec<TopologyScheduler<'a>>> {
     let mut schedulers = Vec::new();
     for backend in backends.all() {
         let Some(part) = backend.topology() else { continue };
@@ -34,16 +34,10 @@ pub(super) fn schedulers<'a>(
         if presence == Presence::Served && !store.is_listed() {
             return None;
         }
-        let reference = reference(backend.name());
-        let name = reference.map_or_else(|| part.object_name(topology), str::to_owned);
-        let live = store.get(&ObjectKey::new("", &name));
-        schedulers.push(ObservedScheduler {
-            name: backend.name(),
-            part,
-            reference,
-            live,
-            presence,
-        });
+        let (name, reference) = (backend.name(), reference(backend.name()));
+        let object = reference.map_or_else(|| part.object_name(topology), str::to_owned);
+        let live = store.get(&ObjectKey::new("", &object));
+        schedulers.push(TopologyScheduler { name, part, reference, live, presence });
     }
     Some(schedulers)
 }

@@ -122,7 +122,7 @@ fn a_webhook_that_is_off_has_no_configuration() {
 }
 
 #[test]
-fn the_authorizer_goes_with_the_installation() {
+fn the_authorizer_is_removed_with_the_installation() {
     let installed = stored(&VALIDATING, &by_service());
     let owner = owner_reference(&VALIDATING, &installed);
     let write = AUTHORIZER.register(&by_service(), USER, Some(&owner), None).unwrap().unwrap();

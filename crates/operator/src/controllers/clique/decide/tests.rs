@@ -66,7 +66,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// What a plan does, one line per write.
+/// The writes of a plan, one line each.
 fn lines(plan: &Plan) -> Vec<String> {
     let line = |write: &&Write| format!("{} {}", write.verb.as_str(), write.key);
     plan.writes().iter().map(line).collect()
@@ -110,7 +110,7 @@ fn the_scheduler_sees_a_draft_only_when_pods_are_missing() {
 }
 
 #[test]
-fn a_scheduler_that_cannot_say_what_it_wants_keeps_pods_from_being_created() {
+fn pods_are_not_created_without_an_answer_of_their_scheduler() {
     let error = ReconcileError::rule(ErrorCode::BuildPodResource, "no queue");
     let unprepared = Given { preparation: Err(error), ..setup() };
 
@@ -123,7 +123,7 @@ fn a_scheduler_that_cannot_say_what_it_wants_keeps_pods_from_being_created() {
 }
 
 #[test]
-fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
+fn a_balanced_clique_that_waits_for_its_gang_needs_no_writes() {
     let decision = decide(&observe(unchanged(), pods(&["p", "q"])), setup());
 
     assert_eq!(decision.plan, Plan::default());
@@ -131,13 +131,13 @@ fn nothing_is_done_about_a_balanced_clique_that_waits_for_its_gang() {
 }
 
 #[test]
-fn pods_above_the_minimum_are_held_until_they_may_come() {
+fn pods_above_the_minimum_are_held_back() {
     let wants_four = || changed(clique(), |clique| clique["spec"]["replicas"] = 4.into());
     let held = Surplus { held_from: Some(2), kept_below: 0 };
     let hosts = |pods: Vec<Arc<Pod>>, surplus| {
         let observed = observe(wants_four(), pods);
-        let decision =
-            decide(&observed, handled(PodHandling { surplus, ..PodHandling::default() }));
+        let handling = PodHandling { surplus, ..PodHandling::default() };
+        let decision = decide(&observed, handled(handling));
         let hosts: Vec<_> = (decision.plan.writes().iter())
             .map(|write| match &write.verb {
                 Verb::Create { body } => body["spec"]["hostname"].as_str().unwrap().to_owned(),
@@ -151,23 +151,23 @@ fn pods_above_the_minimum_are_held_until_they_may_come() {
         |indices: &[u32]| indices.iter().map(|i| format!("x-0-a-{i}")).collect::<Vec<_>>();
     assert_eq!(hosts(Vec::new(), held), (hosts_of(&[0, 1]), true));
     let third = || vec![Arc::new(read(&pod("p", 2)))];
-    assert_eq!(hosts(third(), held), (hosts_of(&[0, 1]), true), "whatever is there above");
+    assert_eq!(hosts(third(), held), (hosts_of(&[0, 1]), true), "whatever exists above");
     assert_eq!(hosts(third(), Surplus::default()).0, hosts_of(&[0, 1, 3]));
 }
 
 #[test]
-fn a_gated_pod_that_would_block_others_loses_its_gate_before_it_goes() {
+fn a_gated_pod_that_would_block_others_loses_its_gate_before_its_deletion() {
     let one = || changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
-    let told = |ungate_first| {
+    let written = |ungate_first| {
         let setup = handled(PodHandling { ungate_first, ..PodHandling::default() });
         lines(&decide(&observe(one(), pods(&["p", "q"])), setup).plan)
     };
-    assert_eq!(told(false), ["delete ns/p"]);
-    assert_eq!(told(true), ["json-patch ns/p", "delete ns/p"]);
+    assert_eq!(written(false), ["delete ns/p"]);
+    assert_eq!(written(true), ["json-patch ns/p", "delete ns/p"]);
 }
 
 #[test]
-fn pods_of_a_gang_that_is_made_anew_stay_gated_while_former_ones_are_there() {
+fn pods_of_a_recreated_gang_stay_gated_while_former_pods_exist() {
     let observed = Observed {
         place: Some(place(Some(stored_gang(true, &["p", "q"])), None)),
         ..observe(unchanged(), pods(&["p", "q"]))
@@ -182,7 +182,7 @@ fn pods_of_a_gang_that_is_made_anew_stay_gated_while_former_ones_are_there() {
 }
 
 #[test]
-fn surplus_pods_go_and_keep_their_gate() {
+fn surplus_pods_are_deleted_with_their_gate() {
     let one = changed(clique(), |clique| clique["spec"]["replicas"] = 1.into());
     let observed = Observed {
         place: Some(place(Some(stored_gang(true, &["p", "q", "r"])), None)),
@@ -237,7 +237,7 @@ fn only_our_gate_is_removed() {
 }
 
 #[test]
-fn a_deleted_clique_takes_its_pods_along_and_then_gives_up_its_finalizer() {
+fn a_deleted_clique_deletes_its_pods_and_then_removes_its_finalizer() {
     let deleted = changed(clique(), |clique| {
         clique["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         clique["metadata"]["finalizers"] = json!(["a/theirs", finalizers::POD_CLIQUE, "b/theirs"]);
@@ -273,7 +273,7 @@ fn a_clique_without_a_place_is_left_alone() {
 }
 
 #[test]
-fn a_missing_finalizer_is_put_back_before_there_are_pods() {
+fn a_missing_finalizer_is_restored_before_pods_are_created() {
     let without = changed(clique(), |clique| clique["metadata"]["finalizers"] = json!(["theirs"]));
 
     let plan = decide(&observe(without, Vec::new()), setup()).plan;
@@ -310,7 +310,7 @@ fn pods_that_cannot_be_built_are_reported_and_the_others_released() {
 }
 
 #[test]
-fn labels_of_pods_that_somebody_changed_are_put_back() {
+fn changed_labels_of_pods_are_restored() {
     let mut stray = pod("p", 0);
     stray["metadata"]["labels"] = json!({ "grove.io/podgang": "other", "theirs": "stays" });
     let pods = vec![Arc::new(read(&stray)), Arc::new(read(&pod("q", 1)))];
@@ -393,7 +393,7 @@ fn pods_name_their_claims_but_the_start_order_container_does_not() {
 }
 
 #[test]
-fn pods_are_not_made_to_do_without_their_claims() {
+fn pods_are_not_created_without_their_claims() {
     let mut observed = with_claims();
     let message = "not served".to_owned();
     observed.claims.absence =

@@ -11,7 +11,7 @@ fn a_changed_reconcile_trigger_wakes_the_cliques_of_a_set() {
 }
 
 #[test]
-fn a_clique_wakes_itself_when_something_else_of_it_changes() {
+fn a_clique_is_woken_by_its_metadata_and_status() {
     let before = changed(clique(), |_| ());
     for (field, value) in [
         ("uid", json!("another")),
@@ -31,7 +31,7 @@ fn a_clique_wakes_itself_when_something_else_of_it_changes() {
 }
 
 #[test]
-fn a_pod_wakes_its_clique_when_the_rules_see_a_difference() {
+fn a_pod_wakes_its_clique_when_a_fact_changes() {
     let before: Pod = read(&pod("p", 0));
     let with = |change: &dyn Fn(&mut Value)| {
         let mut object = pod("p", 0);
@@ -60,7 +60,7 @@ fn a_pod_wakes_its_clique_when_the_rules_see_a_difference() {
 }
 
 #[test]
-fn a_pod_that_begins_to_go_wakes_its_clique() {
+fn a_pod_that_starts_to_terminate_wakes_its_clique() {
     let mut object = pod("p", 0);
     let before: Pod = read(&object);
     object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();

@@ -9,7 +9,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A group of two cliques in a set, and as many of its members as a test wants.
+/// A group of two cliques in a set, and some of its members.
 struct Scene {
     set: Value,
     group: Value,
@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A group with this many replicas, all members there.
+    /// A group with this many replicas and all their members.
     fn settled(replicas: u32) -> Self {
         let clique = |name: &str, replicas: i32| {
             let containers = json!([{ "name": "main", "image": "app:1" }]);
@@ -116,7 +116,7 @@ fn settled_group_needs_nothing() {
 }
 
 #[test]
-fn members_that_start_after_others_are_created_when_the_token_is_there() {
+fn members_that_start_after_others_are_created_when_the_token_exists() {
     let mut scene = Scene::settled(1);
     scene.set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeInOrder");
     scene.cliques.clear();
@@ -207,7 +207,7 @@ fn own_members_that_the_layout_does_not_name_are_deleted_while_others_are_create
 }
 
 #[test]
-fn deleted_group_takes_its_members_along_and_keeps_finalizers_of_others() {
+fn deleted_group_deletes_its_members_and_keeps_foreign_finalizers() {
     let mut scene = Scene::settled(1);
     Scene::terminate(&mut scene.group);
     Scene::terminate(scene.clique("demo-0-decode-0-leader"));
@@ -305,7 +305,7 @@ fn template_changes_reach_running_members_only_with_on_delete() {
 }
 
 #[test]
-fn name_of_somebody_else_is_reported_and_the_rest_goes_on() {
+fn a_name_of_another_owner_is_reported_and_the_rest_is_synced() {
     let mut scene = Scene::settled(2);
     scene.cliques.remove("demo-0-decode-1-leader");
     let taken = scene.clique("demo-0-decode-1-worker");
@@ -366,7 +366,7 @@ fn status_counts_own_members_and_is_written_once() {
 }
 
 #[test]
-fn members_with_gpus_join_the_domain_of_their_replica_when_somebody_cares_for_domains() {
+fn members_with_gpus_join_the_domain_of_their_replica_when_domains_are_managed() {
     let mut scene = Scene::settled(1);
     scene.set["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": "m" });
     let worker = &mut scene.set["spec"]["template"]["cliques"][1]["spec"]["podSpec"];
@@ -388,7 +388,7 @@ fn members_with_gpus_join_the_domain_of_their_replica_when_somebody_cares_for_do
 }
 
 #[test]
-fn claims_of_a_group_are_made_after_its_members_and_go_with_it() {
+fn claims_of_a_group_are_created_after_its_members_and_deleted_with_it() {
     let mut scene = Scene::settled(1);
     let template = &mut scene.set["spec"]["template"];
     template["resourceClaimTemplates"] = json!([{ "name": "t", "templateSpec": { "spec": {} } }]);

@@ -50,7 +50,7 @@ fn decided(observed: &Observed) -> Plan {
 }
 
 /// `verb plural name`, for every write.
-fn told(plan: &Plan) -> Vec<String> {
+fn lines(plan: &Plan) -> Vec<String> {
     plan.writes()
         .iter()
         .map(|write| {
@@ -82,7 +82,7 @@ fn store(observed: &mut Observed, plan: &Plan) {
 }
 
 #[test]
-fn cliques_that_start_after_others_are_created_when_the_token_is_there() {
+fn cliques_that_start_after_others_are_created_when_the_token_exists() {
     let mut set = set();
     set.spec.template.clique_startup_type = Some(CliqueStartupType::InOrder);
     set.spec.template.cliques.push(PodCliqueTemplate {
@@ -92,9 +92,9 @@ fn cliques_that_start_after_others_are_created_when_the_token_is_there() {
     let mut observed = observe(set, 0);
     observed.has_token = false;
     let has_last = |observed: &Observed| {
-        let told = told(&decided(observed));
-        assert!(told.contains(&"create podcliques demo-0-router".to_owned()), "{told:?}");
-        told.contains(&"create podcliques demo-0-last".to_owned())
+        let lines = lines(&decided(observed));
+        assert!(lines.contains(&"create podcliques demo-0-router".to_owned()), "{lines:?}");
+        lines.contains(&"create podcliques demo-0-last".to_owned())
     };
 
     assert!(!has_last(&observed));
@@ -102,7 +102,7 @@ fn cliques_that_start_after_others_are_created_when_the_token_is_there() {
     assert!(has_last(&observed));
 }
 
-/// A replica with everything in it, of which the named parts report a condition since a time.
+/// A complete replica, of which the named parts report a condition since a time.
 fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
     let mut observed = observe(set(), 0);
     let plan = decided(&observed);
@@ -115,9 +115,8 @@ fn with_conditions(rows: &[(&str, &str, &str, &str)]) -> Observed {
         let mut member = json!(member);
         member["metadata"]["uid"] = json!(place.name);
         member["metadata"]["resourceVersion"] = json!("2");
-        observed
-            .cliques
-            .insert(place.name.clone(), Arc::new(serde_json::from_value(member).unwrap()));
+        let member = Arc::new(serde_json::from_value(member).unwrap());
+        observed.cliques.insert(place.name.clone(), member);
     }
     let reported = |name: &str, object: Value| {
         let mut object = object;
@@ -172,7 +171,7 @@ fn a_termination_lists_announces_deletes_and_forgets() {
     let mut observed = with_conditions(&ROUTER);
     let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
-    assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
+    assert_eq!(lines(&plan), ["merge-patch podgangs demo-0"]);
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
     let all = "demo-0-decode-0-leader,demo-0-decode-0-worker,demo-0-router";
     assert_eq!(patch["metadata"]["annotations"]["grove.io/terminating-podcliques"], all);
@@ -180,7 +179,7 @@ fn a_termination_lists_announces_deletes_and_forgets() {
     list(&mut observed, all);
     let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
-    assert_eq!(told(&plan), [""; 0], "the group reports it first");
+    assert_eq!(lines(&plan), [""; 0], "the group reports it first");
 
     let mut observed = with_conditions(&[ROUTER[0], ROUTER[1], ANNOUNCED[0], ANNOUNCED[1]]);
     let message = json!(
@@ -197,7 +196,7 @@ fn a_termination_lists_announces_deletes_and_forgets() {
     let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(terminates);
     assert_eq!(
-        told(&plan),
+        lines(&plan),
         [
             "delete podcliques demo-0-decode-0-leader",
             "delete podcliques demo-0-decode-0-worker",
@@ -209,13 +208,13 @@ fn a_termination_lists_announces_deletes_and_forgets() {
     list(&mut observed, "former,another");
     let Decision { plan, terminates, .. } = decide_at_end(&observed);
     assert!(!terminates);
-    assert_eq!(told(&plan), ["merge-patch podgangs demo-0"]);
+    assert_eq!(lines(&plan), ["merge-patch podgangs demo-0"]);
     let Verb::Merge { patch, .. } = &plan.writes()[0].verb else { panic!("{plan:?}") };
     assert!(patch["metadata"]["annotations"]["grove.io/terminating-podcliques"].is_null());
 }
 
 #[test]
-fn a_replica_that_may_recover_or_is_being_made_anew_stays() {
+fn a_replica_that_may_recover_or_is_being_recreated_is_not_terminated() {
     let early = "2025-12-31T15:59:59Z".parse().unwrap();
     let observed = with_conditions(&ROUTER);
     let before = decide(&observed, early);
@@ -234,7 +233,7 @@ fn a_termination_that_was_interrupted_deletes_the_rest_of_its_list() {
     list(&mut unfinished, "former,demo-0-router");
     let Decision { plan, terminates, .. } = decide(&unfinished, early);
     assert!(terminates);
-    assert_eq!(told(&plan), ["delete podcliques demo-0-router"]);
+    assert_eq!(lines(&plan), ["delete podcliques demo-0-router"]);
 }
 
 #[test]
@@ -243,7 +242,7 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
 
     let plan = decided(&observed);
     assert_eq!(
-        told(&plan),
+        lines(&plan),
         [
             "create services demo-0",
             "create podcliques demo-0-router",
@@ -256,7 +255,7 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
     store(&mut observed, &plan);
     let plan = decided(&observed);
     assert_eq!(
-        told(&plan),
+        lines(&plan),
         ["merge-patch podgangs demo-0", "merge-patch podgangs demo-0-decode-0"]
     );
     for write in plan.writes() {
@@ -267,7 +266,7 @@ fn a_new_replica_gets_everything_at_once_and_gangs_before_pods() {
 }
 
 #[test]
-fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_there() {
+fn a_gang_reports_that_it_is_incomplete_and_gets_its_references_when_all_pods_exist() {
     let mut observed = observe(set(), 0);
     let plan = decided(&observed);
     store(&mut observed, &plan);
@@ -316,7 +315,7 @@ fn a_gang_says_that_it_is_incomplete_and_gets_its_references_when_all_pods_are_t
 }
 
 #[test]
-fn a_replica_beyond_the_wanted_number_is_removed() {
+fn a_surplus_replica_is_deleted() {
     let mut observed = observe(set(), 0);
     let plan = decided(&observed);
     store(&mut observed, &plan);
@@ -326,7 +325,7 @@ fn a_replica_beyond_the_wanted_number_is_removed() {
     observed.set = Arc::new(Object { meta: Meta::from(&fewer.metadata), object: fewer }.into());
 
     assert_eq!(
-        told(&decided(&observed)),
+        lines(&decided(&observed)),
         [
             "delete services demo-0",
             "delete podgangs demo-0",
@@ -350,13 +349,13 @@ fn gangs_follow_the_live_size_of_a_group() {
     };
 
     resized(&mut observed, 3);
-    assert!(told(&decided(&observed)).contains(&"create podgangs demo-0-decode-1".to_owned()));
+    assert!(lines(&decided(&observed)).contains(&"create podgangs demo-0-decode-1".to_owned()));
     resized(&mut observed, 1);
-    assert!(told(&decided(&observed)).contains(&"delete podgangs demo-0-decode-0".to_owned()));
+    assert!(lines(&decided(&observed)).contains(&"delete podgangs demo-0-decode-0".to_owned()));
 }
 
 #[test]
-fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
+fn an_object_of_another_owner_is_reported_and_left_alone() {
     let mut observed = observe(set(), 0);
     let plan = decided(&observed);
     store(&mut observed, &plan);
@@ -374,7 +373,7 @@ fn a_name_that_belongs_to_somebody_else_is_reported_and_left_alone() {
 }
 
 #[test]
-fn what_is_going_away_is_waited_for() {
+fn objects_that_are_being_deleted_are_waited_for() {
     let mut observed = observe(set(), 0);
     let plan = decided(&observed);
     store(&mut observed, &plan);
@@ -385,7 +384,7 @@ fn what_is_going_away_is_waited_for() {
     let going = Object { meta: Meta::from(&going.metadata), object: going };
     observed.cliques.insert("demo-0-router".to_owned(), Arc::new(going));
 
-    assert!(!told(&decided(&observed)).iter().any(|write| write.contains("podcliques")));
+    assert!(!lines(&decided(&observed)).iter().any(|write| write.contains("podcliques")));
 }
 
 /// The set in an MNNVL group, with GPUs in the router.
@@ -399,14 +398,14 @@ fn set_with_domain() -> PodCliqueSet {
 }
 
 #[test]
-fn domains_are_made_and_joined_only_when_somebody_cares_for_them() {
+fn domains_are_created_and_joined_only_when_the_operator_manages_them() {
     let without = observe(set_with_domain(), 0);
     let domain = "create computedomains demo-0-m".to_owned();
-    assert!(!told(&decided(&without)).contains(&domain));
+    assert!(!lines(&decided(&without)).contains(&domain));
     let with =
         Observed { compute_domains: Some(compute_domains::ObservedDomains::default()), ..without };
     let plan = decided(&with);
-    assert!(told(&plan).contains(&domain));
+    assert!(lines(&plan).contains(&domain));
     let writes = plan.writes();
     let router = writes.iter().find(|write| &*write.key.name == "demo-0-router").unwrap();
     let Verb::Create { body } = &router.verb else { panic!("a create") };
@@ -414,11 +413,11 @@ fn domains_are_made_and_joined_only_when_somebody_cares_for_them() {
     assert_eq!(claims[0]["resourceClaimTemplateName"], "demo-0-m");
 
     let beyond = Observed { index: 1, ..with };
-    assert_eq!(told(&decided(&beyond)), [""; 0]);
+    assert_eq!(lines(&decided(&beyond)), [""; 0]);
 }
 
 #[test]
-fn claims_of_a_replica_go_with_it() {
+fn claims_of_a_replica_are_deleted_with_it() {
     let claim = json!({ "metadata": {
         "name": "demo-0-t", "namespace": "default", "uid": "c", "resourceVersion": "1",
         "ownerReferences": [{ "apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet",
@@ -430,5 +429,5 @@ fn claims_of_a_replica_go_with_it() {
     let claim = Arc::new(serde_json::from_value(claim).unwrap());
     observed.claims.live.insert("demo-0-t".to_owned(), claim);
 
-    assert_eq!(told(&decided(&observed)), ["delete resourceclaims demo-0-t"]);
+    assert_eq!(lines(&decided(&observed)), ["delete resourceclaims demo-0-t"]);
 }

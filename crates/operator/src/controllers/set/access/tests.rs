@@ -104,7 +104,7 @@ fn the_legacy_secret_is_deleted_when_it_is_ours_unused_and_replaced() {
 }
 
 #[test]
-fn whose_an_object_is_depends_on_its_controller_and_then_on_its_labels() {
+fn ownership_depends_on_the_controller_and_then_on_labels() {
     let of = |kind: &Resource, object: Value| {
         let view: MetaView = serde_json::from_value(object).unwrap();
         standing(&in_order(), kind, &view.metadata)

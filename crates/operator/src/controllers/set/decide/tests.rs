@@ -43,13 +43,13 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn told(plan: &Plan) -> Vec<String> {
+fn lines(plan: &Plan) -> Vec<String> {
     let writes = plan.writes();
     writes.iter().map(|w| format!("{} {}", w.verb.as_str(), w.resource.plural)).collect()
 }
 
 #[test]
-fn a_new_set_is_taken_charge_of_before_anything_is_made() {
+fn a_new_set_gets_its_finalizer_before_children_are_created() {
     let observed = observe(|set| {
         set.metadata.finalizers = Some(vec!["somebody.else/x".to_owned()]);
     });
@@ -57,15 +57,15 @@ fn a_new_set_is_taken_charge_of_before_anything_is_made() {
     let Decision { first, rest, refused } = decide(&observed);
     assert!(refused.is_none());
 
-    assert_eq!(told(&first), ["merge-patch podcliquesets"]);
-    assert_eq!(told(&rest), [""; 0]);
+    assert_eq!(lines(&first), ["merge-patch podcliquesets"]);
+    assert_eq!(lines(&rest), [""; 0]);
     let Verb::Merge { patch, .. } = &first.writes()[0].verb else { panic!("a patch") };
     let held = json!(["somebody.else/x", finalizers::POD_CLIQUE_SET]);
     assert_eq!(patch["metadata"]["finalizers"], held);
 }
 
 #[test]
-fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
+fn a_deleted_set_deletes_its_children_and_keeps_foreign_finalizers() {
     let observed = observe(|set| {
         set.metadata.finalizers =
             Some(vec![finalizers::POD_CLIQUE_SET.to_owned(), "somebody.else/x".to_owned()]);
@@ -95,13 +95,13 @@ fn a_deleted_set_takes_its_children_along_and_keeps_finalizers_of_others() {
         "delete controllerrevisions",
         "merge-patch podcliquesets",
     ];
-    assert_eq!(told(&plan), expected);
+    assert_eq!(lines(&plan), expected);
     let Verb::Merge { patch, .. } = &plan.writes()[3].verb else { panic!("a patch") };
     assert_eq!(patch["metadata"], json!({"finalizers": ["somebody.else/x"]}));
 }
 
 #[test]
-fn templates_are_kept_when_the_revisions_can_be_seen() {
+fn templates_are_kept_when_revisions_can_be_read() {
     let has_all = |set: &mut PodCliqueSet| {
         set.metadata.finalizers = Some(vec![finalizers::POD_CLIQUE_SET.to_owned()]);
     };
@@ -190,7 +190,7 @@ fn pods_of_a_former_scheduler_are_counted() {
 }
 
 #[test]
-fn claims_that_all_replicas_share_are_made_with_the_rest() {
+fn claims_that_all_replicas_share_are_created_with_the_rest() {
     let mut observed = observe(|set| {
         let template = &mut set.spec.template;
         let own = json!({ "name": "t", "templateSpec": { "spec": {} } });
@@ -205,7 +205,7 @@ fn claims_that_all_replicas_share_are_made_with_the_rest() {
 
     let Decision { rest, refused, .. } = decide(&observed);
 
-    assert_eq!(told(&rest).iter().filter(|one| *one == "create resourceclaims").count(), 1);
+    assert_eq!(lines(&rest).iter().filter(|one| *one == "create resourceclaims").count(), 1);
     let refused = refused.unwrap().to_string();
     assert!(refused.starts_with("ResourceClaimTemplate default/beside not found"), "{refused}");
 }

@@ -39,14 +39,14 @@ fn live(label: &str) -> Arc<SchedulerObject> {
     Arc::new(serde_json::from_value(live).unwrap())
 }
 
-/// What is decided when KAI has an object with this label, if any.
+/// The decisions when KAI has an object with this label, if any.
 fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence) -> Vec<Decision> {
     let registry = registry();
     let with_topology = registry.all().filter_map(|one| Some((one.name(), one.topology()?)));
     let observed: Vec<_> = with_topology
         .map(|(name, part)| {
             let reference = super::super::observe::reference(binding, name);
-            ObservedScheduler { name, part, reference, live: label.map(live), presence }
+            TopologyScheduler { name, part, reference, live: label.map(live), presence }
         })
         .collect();
     let topology = Topology::from(binding);
@@ -56,7 +56,7 @@ fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence
 }
 
 #[test]
-fn what_is_ours_is_made_and_kept() {
+fn own_topology_objects_are_created_and_repaired() {
     use Presence::{Absent, Served, Unknown};
     let binding = binding(&json!([]), &Value::Null);
     let next = |label, presence| {
@@ -87,7 +87,7 @@ fn what_is_ours_is_made_and_kept() {
 }
 
 #[test]
-fn what_others_manage_is_compared_only() {
+fn topology_objects_of_other_owners_are_only_compared() {
     let refer = |scheduler: &str| json!([{ "schedulerName": scheduler, "topologyReference": "x" }]);
     let next = |binding: &Object<ClusterTopologyBinding>, label| {
         let decisions = kai(&binding.object, label, Presence::Served);
@@ -132,7 +132,7 @@ fn a_changed_drift_condition_emits_an_event_and_a_status_is_written_once() {
         ("fails otherwise", failed("b"), true, None),
         ("unavailable", of(Agreement::Unavailable), true, Some("TopologyDriftDetected")),
         ("recovers", same(), true, Some("TopologyInSync")),
-        ("nobody is left", Vec::new(), true, None),
+        ("no scheduler is left", Vec::new(), true, None),
     ];
     let mut stored = Value::Null;
     for (what, found, is_written, emitted) in steps {
@@ -151,7 +151,7 @@ fn a_changed_drift_condition_emits_an_event_and_a_status_is_written_once() {
 }
 
 #[test]
-fn the_managed_topology_says_why_a_scheduler_does_not_have_it() {
+fn the_managed_topology_reports_why_a_scheduler_does_not_have_it() {
     let mut managed = json!({
         "metadata": { "name": "grove-topology", "uid": "u", "resourceVersion": "1" },
         "spec": { "levels": [{ "domain": "rack", "key": "r" }] },
