@@ -1,9 +1,8 @@
 //! PodGangs, from composition to release.
 //!
 //! A gang is created before its pods, with members but without references. References follow the pods; the
-//! condition Initialized reports to schedulers and to the gate rule that they are complete for the first time.
-//! It never goes back: later scaling and replacement only change references. Gates are lifted when the gang is
-//! initialized.
+//! condition Initialized reports to schedulers and to the gate rule that they are complete for the first time. It
+//! is never withdrawn: later scaling and replacement only change references. Gates of initialized gangs are lifted.
 
 use std::collections::BTreeMap;
 

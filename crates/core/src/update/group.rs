@@ -72,7 +72,7 @@ pub fn replica<'a>(
 }
 
 /// The update progress that a group should report: started when its set replica may update, the lowest ready
-/// replica selected when the last one is complete and enough others are available, ended when all are current.
+/// replica selected when the last one is complete and enough others are available, ended when all are up to date.
 pub fn progress(
     group: &GroupUpdate<'_>,
     rollout: &Rollout<'_>,
