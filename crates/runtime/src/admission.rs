@@ -1,6 +1,6 @@
 //! Admission reviews (`admission.k8s.io/v1`): from an HTTP request to a decision and back.
 //!
-//! A webhook is a path, a name and a handler that turns a [`Request`] into a [`Admission`]. This module does
+//! A webhook is a path, a name and a handler that turns a [`Request`] into an [`Admission`]. This module does
 //! the rest: it limits the body, the number of concurrent reviews and the time of each (below the API
 //! server's own timeout), catches panics and counts results. Every failure that has the uid of a review is
 //! answered as a denial of that review, so that the user reads a sentence instead of "internal error".

@@ -381,7 +381,7 @@ fn keep(
     uid: &Uid,
 ) -> Result<Option<Write>, String> {
     let labels = desired.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let reason = "what somebody changed";
+    let reason = "restore labels and owner";
     if live.meta.is_controlled_by(uid) {
         return Ok(converge::labels(RESOURCE_CLAIMS, &live.meta, labels, reason));
     }

@@ -115,7 +115,7 @@ fn create(desired: &ComputeDomain) -> Write {
 
 /// Restores our finalizer, or else the labels.
 fn restore(desired: &ComputeDomain, live: &Object<ComputeDomain>) -> Option<Write> {
-    let reason = "what somebody changed";
+    let reason = "restore labels and finalizer";
     let labels = desired.metadata.labels.iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
     converge::add_finalizer(live, FINALIZER, reason)

@@ -36,8 +36,7 @@ pub(crate) struct EventReasons {
     pub(crate) done: &'static str,
 }
 
-/// The reasons for a write of the controllers of cliques, groups and replicas, by the kind of the child. Other
-/// writes have no events.
+/// The reasons for a write of the controllers of cliques, groups and replicas; none for writes without events.
 pub(crate) fn reasons(write: &Write) -> Option<EventReasons> {
     let kind = &write.resource;
     let [created, deleted] = if *kind == PODS {
@@ -263,8 +262,7 @@ pub(crate) fn update_steps(
     events
 }
 
-/// A claim cannot be created before a user acts. Emitted once: `known` are the errors that the object reports
-/// already.
+/// A claim cannot be created before a user acts. Emitted once: `known` has the errors that are reported already.
 pub(crate) fn claims_missing<K>(
     object: &Object<K>,
     error: Option<&ReconcileError>,

@@ -25,8 +25,7 @@ const HOST_PATH_TYPES: [&str; 7] = [
 pub(super) struct Volumes<'a>(BTreeMap<&'a str, Part<'a>>);
 
 impl Volumes<'_> {
-    /// Whether a container may mount this volume. The operator adds two volumes to pods with a start-order
-    /// container.
+    /// Whether a container may mount this volume. The operator adds two to pods with a start-order container.
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
             || [init_container::POD_INFO_VOLUME, init_container::TOKEN_VOLUME].contains(&name)

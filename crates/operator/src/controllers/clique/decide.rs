@@ -334,7 +334,7 @@ fn restore_labels<'o>(
     let stored = pods.filter(|pod| !pod.deleting).filter_map(|pod| observed.stored.get(&pod.name));
     let restore = |pod: &Arc<Pod>| {
         let desired = desired.iter().copied();
-        converge::labels(PODS, pod.meta(), desired, "labels that somebody changed")
+        converge::labels(PODS, pod.meta(), desired, "restore the labels")
     };
     stored.filter_map(restore).collect()
 }

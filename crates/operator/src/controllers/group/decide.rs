@@ -349,7 +349,7 @@ impl<'a> Template<'a> {
         let place = labels::PLACE_OF_POD_CLIQUE.iter();
         let place = place.filter_map(|key| Some((*key, desired.get(*key)?.as_str())));
         let resource = Resource::of::<PodClique>();
-        converge::labels(resource, &live.meta, place, "labels that somebody changed")
+        converge::labels(resource, &live.meta, place, "restore the labels")
     }
 }
 
