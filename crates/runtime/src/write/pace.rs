@@ -9,10 +9,10 @@
 
 mod rule;
 
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use self::rule::{Admission, Pace};
 use crate::clock::{Clock, Instant};
@@ -87,21 +87,24 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// Waits in line for a place. Returns when it has one, or earlier when the lane is paused.
     async fn come(&self) -> Result<Instant, Instant> {
-        poll_fn(|context| {
-            let now = self.pacer.clock.now();
-            let mut pace = self.pacer.shared();
-            let turn = match pace.admit(self.lane, self.ticket, now) {
-                Admission::Later => {
-                    pace.wait(self.lane, self.ticket, context.waker());
-                    return Poll::Pending;
+        loop {
+            let called = Arc::new(Notify::new());
+            {
+                let now = self.pacer.clock.now();
+                let mut pace = self.pacer.shared();
+                let turn = match pace.admit(self.lane, self.ticket, now) {
+                    Admission::Later => None,
+                    Admission::Now => Some(Ok(now)),
+                    Admission::At(time) => Some(Err(time)),
+                };
+                if let Some(turn) = turn {
+                    self.pacer.metrics.writes_in_flight(pace.in_flight());
+                    return turn;
                 }
-                Admission::Now => Ok(now),
-                Admission::At(time) => Err(time),
-            };
-            self.pacer.metrics.writes_in_flight(pace.in_flight());
-            Poll::Ready(turn)
-        })
-        .await
+                pace.wait(self.lane, self.ticket, called.clone());
+            }
+            called.notified().await;
+        }
     }
 }
 

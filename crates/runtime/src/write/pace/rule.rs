@@ -1,8 +1,10 @@
 //! The rules of the pace, without IO.
 
 use std::collections::BTreeMap;
-use std::task::Waker;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::LaneKey;
 use crate::clock::Instant;
@@ -51,7 +53,7 @@ struct Lane {
     bound: Bound,
     resume_at: Instant,
     /// Writes that wait for a place of this lane, by ticket.
-    line: BTreeMap<u64, Waker>,
+    line: BTreeMap<u64, Arc<Notify>>,
 }
 
 impl Lane {
@@ -65,7 +67,7 @@ impl Lane {
         if self.bound.has_room()
             && let Some((_, first)) = self.line.first_key_value()
         {
-            first.wake_by_ref();
+            first.notify_one();
         }
     }
 
@@ -95,7 +97,7 @@ pub(super) struct Pace {
     pub(super) all: Bound,
     lanes: BTreeMap<LaneKey, Lane>,
     /// Writes that have a place of their lane and wait for one of the process, by ticket.
-    line: BTreeMap<u64, Waker>,
+    line: BTreeMap<u64, Arc<Notify>>,
     next_ticket: u64,
 }
 
@@ -142,10 +144,10 @@ impl Pace {
     }
 
     /// Adds a write to the line of the missing place.
-    pub(super) fn wait(&mut self, lane: &LaneKey, ticket: u64, waker: &Waker) {
+    pub(super) fn wait(&mut self, lane: &LaneKey, ticket: u64, called: Arc<Notify>) {
         match self.lanes.get_mut(lane) {
-            Some(lane) if !lane.bound.has_room() => lane.line.insert(ticket, waker.clone()),
-            _ => self.line.insert(ticket, waker.clone()),
+            Some(lane) if !lane.bound.has_room() => lane.line.insert(ticket, called),
+            _ => self.line.insert(ticket, called),
         };
     }
 
@@ -201,7 +203,7 @@ impl Pace {
         if self.all.has_room()
             && let Some((_, first)) = self.line.first_key_value()
         {
-            first.wake_by_ref();
+            first.notify_one();
         }
     }
 }
