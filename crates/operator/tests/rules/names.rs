@@ -77,6 +77,7 @@ async fn sets_with_similar_names_do_not_touch_each_other(fixture: Fixture, names
         namespace.create(SETS, &small(name).replicas(2)).await;
     }
     namespace.until_complete(30).await;
+    namespace.until_gangs_run().await;
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     let parts = |name: &str| namespace.look(|state| versions(state, name));
     let others = [parts("a"), parts("a-0-0")];
@@ -103,6 +104,7 @@ async fn sets_of_one_name_in_two_namespaces_are_separate(fixture: Fixture, names
     }
     for one in &all {
         one.until_complete(5).await;
+        one.until_gangs_run().await;
     }
     fixture.cluster.until_caught_up(&fixture.mirror).await;
     let parts = |one: &Namespace| one.look(|state| versions(state, "x"));
