@@ -162,12 +162,19 @@ async fn fail(namespace: &Namespace, clique: &str) {
 }
 
 async fn until_breached(namespace: &Namespace, clique: &str) -> Timestamp {
-    let what = format!("{clique} is below its minimum");
+    until_lost(namespace, CLIQUES, clique).await
+}
+
+/// Waits until a PodClique or group reports that it lost the minimum that it had, and returns since when.
+async fn until_lost(namespace: &Namespace, kind: Kind, name: &str) -> Timestamp {
+    let what = format!("{name} is below its minimum");
     namespace
         .until(&what, |state| {
-            let breached = condition(state.get(CLIQUES, clique)?, "MinAvailableBreached");
-            let is_breached = breached["status"] == "True";
-            is_breached.then(|| text(&breached["lastTransitionTime"]).parse().unwrap())
+            let object = state.get(kind, name)?;
+            let breached = condition(object, "MinAvailableBreached");
+            let had_minimum = condition(object, "MinAvailableReached")["status"] == "True";
+            let is_lost = breached["status"] == "True" && had_minimum;
+            is_lost.then(|| text(&breached["lastTransitionTime"]).parse().unwrap())
         })
         .await
 }

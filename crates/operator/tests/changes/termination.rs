@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     assert_groups_stayed, deleted_since, fail, is_ready, mark, placed, scheduler_groups,
-    set_health, set_image, uid_of, uids_of_cliques, until_breached, until_events,
+    set_health, set_image, uid_of, uids_of_cliques, until_breached, until_events, until_lost,
 };
 use grove_testbed::cluster::TestCluster;
 use grove_testbed::fixture::Fixture;
@@ -71,11 +71,15 @@ async fn until_after(moment: Timestamp, seconds: i64) {
     clock.sleep(Duration::try_from(left).unwrap_or_default()).await;
 }
 
-/// Takes the places of a node away, and the pods that had them.
+/// Removes the places of a node and deletes the pods that have them. Other pods of the node stay.
 async fn lose(fixture: &Fixture, namespace: &Namespace, node: &str, place: &str) {
     fixture.set_places(node, place, 0).await;
     let pods = namespace.look(|state| {
-        let on_it = state.of(PODS).into_iter().filter(|pod| pod["spec"]["nodeName"] == node);
+        let has_place = |pod: &Value| {
+            let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
+            pod["spec"]["nodeName"] == node && !requests[place].is_null()
+        };
+        let on_it = state.of(PODS).into_iter().filter(|pod| has_place(pod));
         on_it.map(|pod| text(&pod["metadata"]["name"]).to_owned()).collect::<Vec<_>>()
     });
     for pod in pods {
@@ -202,7 +206,7 @@ async fn a_group_that_was_up_briefly_is_terminated_once(fixture: Fixture, namesp
     namespace.until_is("x is up", |state| names.iter().all(|name| is_up(state, name))).await;
     let (before, mark) = (uids_of_cliques(&namespace), mark(&namespace));
     lose(&fixture, &namespace, &node, &place).await;
-    let breached = until_breached(&namespace, "x-0-g-0-b").await;
+    let breached = until_lost(&namespace, GROUPS, "x-0-g").await;
     for name in names {
         until_recreated(&namespace, name, &before[name]).await;
     }
