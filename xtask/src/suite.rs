@@ -212,8 +212,8 @@ fn run_to_end(mut command: Command, log: &File) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Decides about the real tier: it must run where it was asked for and where nobody would see
-/// that it did not.
+/// Decides about the real tier: it must run where it is requested, and in CI, where a skipped tier would go
+/// unnoticed.
 fn real_tier(can_build: bool, required: bool) -> Result<RealTier> {
     let reason = "there is no Go to build the control plane and no built one in the cache";
     match (can_build, required) {

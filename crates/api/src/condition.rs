@@ -1,7 +1,7 @@
 //! Status conditions: the wire type, and the types and reasons of each kind.
 //!
-//! Types and reasons are constants, not enums: consumers compare strings, and a condition written by
-//! somebody else must stay readable.
+//! Types and reasons are constants, not enums: consumers compare strings, and a condition of
+//! another controller must stay readable.
 
 use std::borrow::Cow;
 

@@ -169,7 +169,7 @@ open_enum! {
     pub enum CertProvisionMode {
         /// The operator.
         Auto = "auto",
-        /// Somebody else.
+        /// The user, who mounts certificate files.
         Manual = "manual",
     }
 }

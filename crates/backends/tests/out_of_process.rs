@@ -1,5 +1,5 @@
 //! A backend that is a program of its own: what the operator makes of its answers, and of it being down,
-//! slow, wrong or somebody else.
+//! slow, wrong or unauthenticated.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]
 
@@ -221,7 +221,7 @@ async fn a_deleted_gang_is_reported_once_with_its_uid() {
     let program = StandIn::start(&pki).await;
     let operator = Operator::new(&pki, &program.url, "");
     operator.deleted().await.unwrap();
-    assert_eq!(program.asked("PodGangDeleted"), [] as [Value; 0], "it was never told");
+    assert_eq!(program.asked("PodGangDeleted"), [] as [Value; 0], "it was never reported");
 
     operator.sync(&gang("g", "life-1", 1)).await.unwrap();
     program.behave(Behaviour::Text(StatusCode::SERVICE_UNAVAILABLE, String::new()));
@@ -229,22 +229,22 @@ async fn a_deleted_gang_is_reported_once_with_its_uid() {
     program.behave(Behaviour::Good);
     operator.deleted().await.unwrap();
     operator.deleted().await.unwrap();
-    let told = program.asked("PodGangDeleted");
-    assert_eq!(told.len(), 2, "once in vain, once heard");
-    assert_eq!(told[1]["podGangUID"], "life-1");
-    assert_eq!(told[1]["podGang"]["metadata"]["name"], "g");
+    let reported = program.asked("PodGangDeleted");
+    assert_eq!(reported.len(), 2, "once in vain, once heard");
+    assert_eq!(reported[1]["podGangUID"], "life-1");
+    assert_eq!(reported[1]["podGang"]["metadata"]["name"], "g");
 
     // A new gang of the same name before anybody noticed.
     operator.sync(&gang("g", "life-2", 1)).await.unwrap();
     operator.sync(&gang("g", "life-3", 1)).await.unwrap();
-    let told = program.asked("PodGangDeleted");
-    assert_eq!(told.last().unwrap()["podGangUID"], "life-2");
+    let reported = program.asked("PodGangDeleted");
+    assert_eq!(reported.last().unwrap()["podGangUID"], "life-2");
 }
 
 // === what can go wrong ===
 
 /// A failure of a sync: its reason, and what it says after the address and the object.
-fn told(error: &BackendError, url: &str) -> (String, String) {
+fn reported(error: &BackendError, url: &str) -> (String, String) {
     let text = error.to_string();
     let head = format!("scheduler backend \"crew\": {url}: SyncPodGang PodGang n/g: ");
     let what = text.strip_prefix(&head).unwrap_or_else(|| panic!("{text}"));
@@ -302,7 +302,7 @@ async fn wrong_answers_are_reported_and_the_next_correct_one_is_used() {
     for (behaviour, reason, says) in cases {
         program.behave(behaviour);
         let error = operator.sync(&gang).await.unwrap_err();
-        let (found, what) = told(&error, &program.url);
+        let (found, what) = reported(&error, &program.url);
         assert_eq!(found, reason, "{what}");
         assert!(what.starts_with(says), "{what}");
         assert_eq!(error.class(), Class::Transient, "{what}");
@@ -332,13 +332,13 @@ async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
 
     program.behave(Behaviour::Held);
     let error = operator.sync(&gang).await.unwrap_err();
-    assert_eq!(told(&error, &url).1, "no answer within 300ms");
+    assert_eq!(reported(&error, &url).1, "no answer within 300ms");
     program.let_go();
     operator.sync(&gang).await.unwrap();
 
     program.stop().await;
     let error = operator.sync(&gang).await.unwrap_err();
-    assert!(told(&error, &url).1.starts_with("no connection: "), "{error}");
+    assert!(reported(&error, &url).1.starts_with("no connection: "), "{error}");
     let program = StandIn::start_at(&pki, port).await;
     operator.sync(&gang).await.unwrap();
 
@@ -349,7 +349,7 @@ async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
     let error = operator.sync(&gang).await.unwrap_err();
     let expected =
         format!("its certificate is not signed by the authority in {}", pki.path("ca.crt"));
-    assert_eq!(told(&error, &url), ("SchedulerEndpointUnreachable".to_owned(), expected));
+    assert_eq!(reported(&error, &url), ("SchedulerEndpointUnreachable".to_owned(), expected));
     for file in ["ca.crt", "token"] {
         std::fs::copy(other.path(file), pki.path(file)).unwrap();
     }
@@ -361,7 +361,7 @@ async fn a_program_that_is_down_slow_or_unauthenticated_is_reported() {
     program.stop().await;
     let _program = StandIn::start_at(&other, port).await;
     let error = operator.sync(&gang).await.unwrap_err();
-    assert_eq!(told(&error, &url).1, "answered 401 Unauthorized: who is there?");
+    assert_eq!(reported(&error, &url).1, "answered 401 Unauthorized: who is there?");
 }
 
 #[tokio::test]
@@ -459,7 +459,7 @@ async fn recovered_completes_when_the_program_answers_again() {
 }
 
 /// The reference, killed and started again between any two calls: calls are idempotent, and nothing that
-/// it is told is lost.
+/// it gets is lost.
 #[tokio::test]
 async fn a_restart_of_the_program_loses_nothing() {
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/restarted"));

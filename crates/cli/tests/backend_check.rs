@@ -25,20 +25,24 @@ fn the_reference_passes_with_either_way_to_show_who_asks() {
     let [ca, cert, key, token] = &files;
 
     let program = ReferenceBackend::start(&pki, Credential::Certificate, 0);
-    let (code, shown, told) =
+    let (code, shown, reported) =
         check(&[&program.url(), "--ca-file", ca, "--cert-file", cert, "--key-file", key]);
-    assert_eq!((code, told.as_str()), (0, ""), "{shown}");
+    assert_eq!((code, reported.as_str()), (0, ""), "{shown}");
     insta::assert_snapshot!("check_of_the_reference", shown);
 
     let program = ReferenceBackend::start(&pki, Credential::Token, 0);
     let url = program.url();
     let with_token = [url.as_str(), "--ca-file", ca, "--token-file", token, "-o", "json"];
-    let (code, shown, told) = check(&with_token);
+    let (code, shown, reported) = check(&with_token);
     let report: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!((code, told.as_str(), &report["passed"]), (0, "", &Value::Bool(true)), "{shown}");
+    assert_eq!(
+        (code, reported.as_str(), &report["passed"]),
+        (0, "", &Value::Bool(true)),
+        "{shown}"
+    );
     assert_eq!(report["kinds"][0], "crew.example.com/v1 Crew");
 
-    // With another token it is somebody else who asks.
+    // Another token is another caller.
     pki.renew();
     let (code, shown, _) = check(&[&url, "--ca-file", ca, "--token-file", token, "-o", "json"]);
     let report: Value = serde_json::from_str(&shown).unwrap();
@@ -52,8 +56,8 @@ fn a_program_that_is_down_fails_with_one_line_per_check() {
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/cli-down"));
     let url = ReferenceBackend::start(&pki, Credential::Token, 0).url();
     let (ca, token) = (pki.path("ca.crt"), pki.path("token"));
-    let (code, shown, told) = check(&[&url, "--ca-file", &ca, "--token-file", &token]);
-    assert_eq!((code, told.as_str()), (1, ""));
+    let (code, shown, reported) = check(&[&url, "--ca-file", &ca, "--token-file", &token]);
+    assert_eq!((code, reported.as_str()), (1, ""));
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 2, "{shown}");
     assert!(
@@ -74,8 +78,8 @@ fn wrong_usage_has_another_exit_code_than_a_failing_backend() {
         (&["https://a", "--ca-file", "/none"], "error: cannot read /none: No such file"),
     ];
     for (args, says) in cases {
-        let (code, shown, told) = check(args);
-        assert_eq!((code, shown.as_str()), (2, ""), "{args:?}: {told}");
-        assert!(told.contains(says), "{args:?}: {told}");
+        let (code, shown, reported) = check(args);
+        assert_eq!((code, shown.as_str()), (2, ""), "{args:?}: {reported}");
+        assert!(reported.contains(says), "{args:?}: {reported}");
     }
 }

@@ -1,4 +1,4 @@
-//! The operator as a program on the real control plane: it starts, serves, stops when told, and goes on
+//! The operator as a program on the real control plane: it starts, serves, stops on a signal, and continues
 //! where a killed one was.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step of a test is a failed test")]

@@ -177,7 +177,7 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     // Back, and again.
     undone_and_restarted(&cluster);
 
-    // A set that nobody looks after does not get anywhere.
+    // Without an operator a set makes no progress.
     operator.kill();
     cluster.kubectl(&["scale", "pcs/demo", "--replicas=3"]).unwrap();
     let (code, said, error) = called(&cluster, &["rollout", "status", "demo", "--timeout=2s"]);
@@ -272,14 +272,14 @@ fn missing_sets_and_clusters_are_named() {
     let crds = String::from_utf8(crds).unwrap();
     cluster.kubectl_with_stdin(&["apply", "--server-side", "-f", "-"], &crds).unwrap();
     cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).unwrap();
-    for (args, code, told) in [
+    for (args, code, reported) in [
         (&["tree", "demo"][..], 6, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "status", "demo"], 1, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "history", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "pause", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
         (&["rollout", "undo", "demo"], 6, "error: PodCliqueSet default/demo does not exist\n"),
     ] {
-        assert_eq!(called(&cluster, args), (code, String::new(), told.to_owned()), "{args:?}");
+        assert_eq!(called(&cluster, args), (code, String::new(), reported.to_owned()), "{args:?}");
     }
     let (code, _, error) = called(&cluster, &["tree", "demo", "--context", "elsewhere"]);
     assert_eq!(code, 6);

@@ -135,7 +135,7 @@ async fn a_missing_template_is_reported_and_its_creation_noticed(
     let is = ["False", "ResourceClaimTemplateNotFound"];
     until_condition(namespace, "ResourceClaimsReady", is, "claims/beside").await;
     namespace
-        .until_is("it is told", |state| {
+        .until_is("it is reported", |state| {
             state.of(EVENTS).iter().any(|event| {
                 event["reason"] == "ResourceClaimCreateFailed"
                     && event["involvedObject"]["kind"] == "PodCliqueSet"
@@ -357,7 +357,7 @@ async fn driver_is_done(domains: &Namespace, name: &str) {
 
 async fn until_event(namespace: &Namespace, reason: &str) {
     namespace
-        .until_is(&format!("{reason} is told"), |state| {
+        .until_is(&format!("{reason} is reported"), |state| {
             state.of(EVENTS).iter().any(|event| {
                 event["reason"] == reason && event["involvedObject"]["kind"] == "PodCliqueSet"
             })
@@ -491,7 +491,7 @@ async fn driver_is_done_and_it_is_back(domains: &Namespace, uid: &Value) {
     let released = json!({ "metadata": { "finalizers": null } });
     domains.patch(DOMAINS, "x-0-all", released).await;
     domains
-        .until_is("it is made anew", |state| {
+        .until_is("it is recreated", |state| {
             state.get(DOMAINS, "x-0-all").is_some_and(|domain| domain["metadata"]["uid"] != *uid)
         })
         .await;

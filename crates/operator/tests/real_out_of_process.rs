@@ -153,7 +153,7 @@ async fn gangs_of_a_backend_program_survive_its_death() {
         .await;
     namespace.until_is("its pods are there", |state| state.of(PODS).len() == 7).await;
     namespace
-        .until_is("nobody complains any more", |state| {
+        .until_is("no error is left", |state| {
             state.of(CLIQUES).iter().all(|clique| clique["status"]["lastErrors"].is_null())
         })
         .await;

@@ -66,13 +66,13 @@ async fn kai_gets_a_group_for_every_gang_as_soon_as_it_is_installed() {
 
     // Without KAI its sets report that, and other sets come up.
     until_backend(&kai, "False", "podgroups.scheduling.run.ai/v2alpha2").await;
-    let told = |state: &grove_testbed::mirror::State| {
+    let reported = |state: &grove_testbed::mirror::State| {
         state.of(EVENTS).iter().any(|event| {
             event["reason"] == "SchedulerNotInstalled"
                 && event["involvedObject"]["kind"] == "PodGang"
         })
     };
-    kai.until_is("it is told at the gang", told).await;
+    kai.until_is("it is reported at the gang", reported).await;
     let plain = mirror.new_namespace("plain").await;
     plain.create(SETS, &set_for("default-scheduler", json!({}))).await;
     plain.until_complete(5).await;
@@ -265,7 +265,7 @@ async fn another_default_scheduler_applies_to_new_pods_and_the_set_reports_it() 
     };
     limited("5 of \"default-scheduler\"").await;
     let groups = cluster.mirror_of(&[KAI_GROUPS]).await.namespace("moved");
-    groups.until_is("KAI is told", |state| state.of(KAI_GROUPS).len() == 2).await;
+    groups.until_is("KAI is reported", |state| state.of(KAI_GROUPS).len() == 2).await;
     assert_eq!(namespace.names(PODS), before, "pods stay");
 
     let (_, pod) = namespace.look(|state| state.pods_of("x-0-router")).pop_first().unwrap();

@@ -133,7 +133,7 @@ async fn kai_has_the_topology_of_every_binding_whatever_happens_to_it() {
     assert_eq!(status["schedulerTopologyStatuses"], entry);
     assert_eq!(status["observedGeneration"], 1);
     events
-        .until_is("both changes are told", |state| {
+        .until_is("both changes are reported", |state| {
             ["TopologyDriftDetected", "TopologyInSync"].iter().all(|reason| {
                 state.of(EVENTS).iter().any(|event| {
                     event["reason"] == *reason

@@ -34,7 +34,7 @@ use crate::tasks::{Shutdown, panic_message};
 use crate::wake::{Reads, unlisted, with_reads};
 
 /// How long a cache may lag behind a write before it is listed again.
-const FENCE_PATIENCE: Duration = Duration::from_secs(30);
+const FENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A refusal lasts until its cause changes, so the backoff starts this many doublings in.
 const DENIED_DOUBLINGS: u32 = 7;
@@ -294,7 +294,7 @@ impl<K: Key> Controller<K> {
                     }
                 }),
             );
-            self.unseen.push_back(Unseen { deadline: now + FENCE_PATIENCE, cache, mark });
+            self.unseen.push_back(Unseen { deadline: now + FENCE_TIMEOUT, cache, mark });
         }
     }
 
@@ -313,7 +313,7 @@ impl<K: Key> Controller<K> {
             );
             self.metrics.fence_expiry(self.name);
             cache.request_resync();
-            self.unseen.push_back(Unseen { deadline: now + FENCE_PATIENCE, ..unseen });
+            self.unseen.push_back(Unseen { deadline: now + FENCE_TIMEOUT, ..unseen });
         }
     }
 

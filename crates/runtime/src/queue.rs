@@ -48,7 +48,7 @@ const AGEING: Duration = Duration::from_secs(2);
 
 /// A request to run a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wish {
+struct Pending {
     priority: Priority,
     since: Instant,
     /// Keeps keys that were queued at the same time in order.
@@ -57,7 +57,7 @@ struct Wish {
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    wish: Option<Wish>,
+    pending: Option<Pending>,
     running: bool,
     held: bool,
     due: Option<Instant>,
@@ -70,7 +70,7 @@ impl Entry {
     }
 
     fn forgettable(&self) -> bool {
-        self.wish.is_none()
+        self.pending.is_none()
             && !self.running
             && !self.held
             && self.due.is_none()
@@ -130,15 +130,15 @@ impl<K: Key> Default for Schedule<K> {
 impl<K: Key> Schedule<K> {
     /// Queues `key`. Queueing it again only raises its priority; it keeps its age.
     pub fn want(&mut self, key: K, priority: Priority, now: Instant) {
-        let wish = self.entries.get(&key).and_then(|entry| entry.wish);
-        if wish.is_some_and(|wish| wish.priority <= priority) {
+        let pending = self.entries.get(&key).and_then(|entry| entry.pending);
+        if pending.is_some_and(|pending| pending.priority <= priority) {
             return;
         }
         self.sequence += 1;
         let sequence = self.sequence;
         self.change(key, |entry| {
-            let wish = entry.wish.unwrap_or(Wish { priority, since: now, sequence });
-            entry.wish = Some(Wish { priority: wish.priority.min(priority), ..wish });
+            let pending = entry.pending.unwrap_or(Pending { priority, since: now, sequence });
+            entry.pending = Some(Pending { priority: pending.priority.min(priority), ..pending });
         });
     }
 
@@ -167,7 +167,7 @@ impl<K: Key> Schedule<K> {
         let key = key.clone();
         let mut failures = 0;
         self.change(key.clone(), |entry| {
-            entry.wish = None;
+            entry.pending = None;
             entry.running = true;
             failures = entry.failures;
         });
@@ -191,8 +191,8 @@ impl<K: Key> Schedule<K> {
                     entry.due = Some(retry_at);
                 }
                 Ended::Returned => {
-                    let again = Wish { priority: Priority::Resync, since: now, sequence };
-                    entry.wish.get_or_insert(again);
+                    let again = Pending { priority: Priority::Resync, since: now, sequence };
+                    entry.pending.get_or_insert(again);
                 }
             }
         });
@@ -233,9 +233,9 @@ impl<K: Key> Schedule<K> {
         if entry.forgettable() {
             return;
         }
-        if let (Some(wish), false, false) = (entry.wish, entry.running, entry.held) {
-            let ready = self.ready.entry(wish.priority).or_default();
-            ready.insert((wish.since, wish.sequence, key.clone()));
+        if let (Some(pending), false, false) = (entry.pending, entry.running, entry.held) {
+            let ready = self.ready.entry(pending.priority).or_default();
+            ready.insert((pending.since, pending.sequence, key.clone()));
         }
         if let Some(due) = entry.due {
             self.due.insert((due, key.clone()));
@@ -244,10 +244,10 @@ impl<K: Key> Schedule<K> {
     }
 
     fn unlist(&mut self, key: &K, entry: &Entry) {
-        if let Some(wish) = entry.wish
-            && let Some(ready) = self.ready.get_mut(&wish.priority)
+        if let Some(pending) = entry.pending
+            && let Some(ready) = self.ready.get_mut(&pending.priority)
         {
-            ready.remove(&(wish.since, wish.sequence, key.clone()));
+            ready.remove(&(pending.since, pending.sequence, key.clone()));
         }
         if let Some(due) = entry.due {
             self.due.remove(&(due, key.clone()));

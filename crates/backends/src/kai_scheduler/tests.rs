@@ -135,9 +135,9 @@ fn a_scaled_gang_has_the_constraint_of_its_group_at_the_top_and_no_parents() {
         "preferredTopologyLevel": "kubernetes.io/hostname" });
     assert_eq!(group["spec"]["topologyConstraint"], top);
     let sub_groups = group["spec"]["subGroups"].as_array().unwrap();
-    let told: Vec<_> = sub_groups.iter().map(|one| (&one["name"], &one["parent"])).collect();
+    let reported: Vec<_> = sub_groups.iter().map(|one| (&one["name"], &one["parent"])).collect();
     let names = [json!("inf-0-decode-0-leader"), json!("inf-0-decode-0-worker")];
-    assert_eq!(told, [(&names[0], &Value::Null), (&names[1], &Value::Null)]);
+    assert_eq!(reported, [(&names[0], &Value::Null), (&names[1], &Value::Null)]);
 }
 
 #[test]

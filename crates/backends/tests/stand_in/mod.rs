@@ -1,4 +1,4 @@
-//! A program that answers as the contract says, or as wrong as it is told to.
+//! A program that answers as the contract says, or wrongly, as a test asks for.
 
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
@@ -27,7 +27,7 @@ pub enum Behaviour {
     Changed(fn(&mut Value)),
     /// Another answer altogether.
     Text(StatusCode, String),
-    /// Waits until it is let go.
+    /// Waits until it is released.
     Held,
 }
 

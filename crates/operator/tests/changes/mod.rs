@@ -104,7 +104,7 @@ fn assert_groups_stayed(state: &State, mark: usize, before: &Groups) {
     }
 }
 
-/// As long as a gang lives, each group that its scheduler was told stays what it was. In the end every gang
+/// As long as a gang lives, each scheduler group of the gang stays the same. In the end every gang
 /// has groups, and no group is without one.
 pub(crate) async fn assert_groups_are_right(namespace: &Namespace, kind: Kind) {
     let uid = |gang: &Arc<Value>| Some(text(&gang["metadata"]["uid"]).to_owned());
@@ -116,7 +116,7 @@ pub(crate) async fn assert_groups_are_right(namespace: &Namespace, kind: Kind) {
         })
         .await;
     let history = namespace.look(|state| state.history.clone());
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for (_, group) in history.iter().filter(|(of, _)| *of == kind) {
         // The garbage collector takes the reference to a gang away that is gone before the Workload.
         let Some(gang) = gang_of(group) else { continue };
@@ -127,9 +127,9 @@ pub(crate) async fn assert_groups_are_right(namespace: &Namespace, kind: Kind) {
         }
         let now = (group["metadata"]["uid"].clone(), spec);
         let (place, name) = (format!("{} {}", namespace.name, name_of(group)), name_of(group));
-        assert_eq!(*told.entry((gang, name)).or_insert_with(|| now.clone()), now, "{place}");
+        assert_eq!(*reported.entry((gang, name)).or_insert_with(|| now.clone()), now, "{place}");
     }
-    assert!(!told.is_empty(), "{} had no groups", namespace.name);
+    assert!(!reported.is_empty(), "{} had no groups", namespace.name);
 }
 
 /// Uid of the gang that owns a group.
@@ -202,15 +202,15 @@ async fn until_events(namespace: &Namespace, set: &str, story: &[&str]) {
                     && about["name"] == set
                     && story.contains(&text(&event["reason"]))
             });
-            let mut told: Vec<(&str, u64, &str)> = events
+            let mut reported: Vec<(&str, u64, &str)> = events
                 .map(|event| {
                     let version = text(&event["metadata"]["resourceVersion"]).parse().unwrap();
                     (text(&event["lastTimestamp"]), version, text(&event["reason"]))
                 })
                 .collect();
-            told.sort_unstable();
-            told.dedup_by_key(|(_, _, reason)| *reason);
-            told.iter().map(|(_, _, reason)| *reason).eq(story.iter().copied())
+            reported.sort_unstable();
+            reported.dedup_by_key(|(_, _, reason)| *reason);
+            reported.iter().map(|(_, _, reason)| *reason).eq(story.iter().copied())
         })
         .await;
 }

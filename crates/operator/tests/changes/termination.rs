@@ -88,7 +88,7 @@ async fn lose(fixture: &Fixture, namespace: &Namespace, node: &str, place: &str)
 }
 
 async fn until_recreated(namespace: &Namespace, clique: &str, uid: &Value) {
-    let what = format!("{clique} is made anew");
+    let what = format!("{clique} is recreated");
     namespace
         .until_is(&what, |state| {
             let made = state.get(CLIQUES, clique);
@@ -255,8 +255,12 @@ async fn a_minimum_restored_in_time_terminates_nothing(fixture: Fixture, namespa
         text(&condition(&clique, "MinAvailableBreached")["status"]).to_owned()
     };
     for name in ["never-0-a", "starting-0-a"] {
-        let clique = namespace.object(CLIQUES, name);
-        assert_eq!(condition(&clique, "MinAvailableReached")["status"], "False", "{name}");
+        namespace
+            .until_is("the clique reports that it never had its minimum", |state| {
+                let clique = state.get(CLIQUES, name);
+                clique.is_some_and(|one| condition(one, "MinAvailableReached")["status"] == "False")
+            })
+            .await;
     }
     assert_ne!(breached("never-0-a"), "False");
     assert_eq!(breached("starting-0-a"), "False", "pods that start are on their way");

@@ -148,7 +148,7 @@ async fn a_replaced_waiting_pod_delays_no_other(fixture: Fixture, namespace: Nam
     namespace.until_complete(3).await;
 }
 
-/// An update makes the gang of the second group replica anew, and one of its pods does not go. The
+/// An update recreates the gang of the second group replica, and one of its pods stays. The
 /// scheduler would count that pod, and place new ones before all of them are there.
 async fn a_recreated_gang_waits_for_its_last_former_pod(fixture: Fixture, namespace: Namespace) {
     let cliques = [clique("router", 1), clique("leader", 1), clique("worker", 2)];
@@ -171,7 +171,7 @@ async fn a_recreated_gang_waits_for_its_last_former_pod(fixture: Fixture, namesp
         pods.map(|pod| Value::clone(&pod)).collect()
     };
     namespace
-        .until_is("the gang is made anew", |state| {
+        .until_is("the gang is recreated", |state| {
             let is_new = |one: &&str| image(state, one) == Some(json!("busybox:2"));
             members.iter().all(is_new) && new(state).len() == 3
         })

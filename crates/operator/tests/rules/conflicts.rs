@@ -1,5 +1,4 @@
-//! Names that somebody else has: nothing of others is taken, it is told, and it goes on when the name
-//! is free.
+//! Names of objects of other owners: they are kept and reported, and the set continues when the name is free.
 
 use serde_json::{Value, json};
 

@@ -28,7 +28,7 @@ fn find(state: &State, (reason, kind, name): About) -> Option<&Value> {
 /// Waits for events of a controller.
 async fn until_events(namespace: &Namespace, controller: &str, about: &[About]) {
     for one in about {
-        let what = format!("{one:?} is told");
+        let what = format!("{one:?} is reported");
         let event = namespace.until(&what, |state| find(state, *one).cloned()).await;
         assert_eq!(event["source"]["component"], controller, "{one:?}");
         assert_eq!(event["type"], "Normal", "{one:?}");
@@ -87,9 +87,9 @@ async fn the_loss_of_all_pods_is_reported(fixture: Fixture, namespace: Namespace
         namespace
             .until_field(CLIQUES, "x-0-router", "/status/scheduledReplicas", json!(replicas))
             .await;
-        let told =
+        let reported =
             |state: &State| find(state, about).filter(|event| event["count"] == count).cloned();
-        let event = namespace.until("each loss is told", told).await;
+        let event = namespace.until("each loss is reported", reported).await;
         assert_eq!(event["type"], "Warning");
         assert!(text(&event["message"]).starts_with("All scheduled pods lost (was 1)"), "{event}");
     }

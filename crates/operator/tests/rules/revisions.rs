@@ -44,8 +44,8 @@ fn numbers(namespace: &Namespace) -> Vec<(i64, String)> {
 /// Waits until the revisions, by number, have these reasons.
 async fn until_reasons(namespace: &Namespace, causes: &[&str]) {
     let what = format!("the reasons are {causes:?}");
-    let told = |state: &State| history(state).into_iter().map(|(_, _, cause)| cause);
-    namespace.until_is(&what, |state| told(state).eq(causes.iter().copied())).await;
+    let reported = |state: &State| history(state).into_iter().map(|(_, _, cause)| cause);
+    namespace.until_is(&what, |state| reported(state).eq(causes.iter().copied())).await;
 }
 
 async fn each_template_is_kept_once_with_its_latest_number(fixture: Fixture, namespace: Namespace) {

@@ -11,14 +11,12 @@ use grove_testbed::requests::Sent;
 /// A verb, a group and a resource, as in `get apps/deployments`.
 type Right = String;
 
-/// Not for itself: the operator hands these on to the start-order containers, which only somebody
-/// who has them may do.
+/// Not for itself: the operator grants these to the start-order containers, which requires that it has them.
 const HANDED_ON: [&str; 4] =
     ["get /pods", "get /pods/status", "list /pods/status", "watch /pods/status"];
 
-/// Needed when something unusual happens: the certificate is renewed after half a day, labels are put
-/// back that somebody removed (which is shown with the other interference, and with claims), and there are
-/// topologies (which have tests of their own), and a webhook is switched off.
+/// Used in rare cases: the certificate is renewed after half a day, removed labels are restored (see the tests of
+/// interference and of claims), topologies exist (they have tests of their own), or a webhook is switched off.
 const NOT_TODAY: [&str; 9] = [
     "delete admissionregistration.k8s.io/mutatingwebhookconfigurations",
     "delete admissionregistration.k8s.io/validatingwebhookconfigurations",

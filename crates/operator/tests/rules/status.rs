@@ -53,7 +53,7 @@ async fn a_clique_distinguishes_a_breach_from_a_start(_: Fixture, namespace: Nam
     pod_spec["nodeSelector"] = json!({ "no": "such-node" });
     namespace.create(SETS, &lost).await;
     namespace.create(SETS, &set("y", &[clique("a", 2)], &[])).await;
-    let told =
+    let reported =
         |name: &'static str, type_: &'static str, status: &'static str, reason: &'static str| {
             let namespace = namespace.clone();
             async move {
@@ -61,18 +61,18 @@ async fn a_clique_distinguishes_a_breach_from_a_start(_: Fixture, namespace: Nam
                 namespace
                     .until_is(&what, |state| {
                         state.get(CLIQUES, name).is_some_and(|clique| {
-                            let told = condition(clique, type_);
-                            told["status"] == status && told["reason"] == reason
+                            let reported = condition(clique, type_);
+                            reported["status"] == status && reported["reason"] == reason
                         })
                     })
                     .await;
             }
         };
 
-    told("x-0-a", "PodCliqueScheduled", "False", "InsufficientScheduledPods").await;
-    told("x-0-a", "MinAvailableBreached", "True", "ScheduledReplicasBelowMinAvailable").await;
-    told("y-0-a", "PodCliqueScheduled", "True", "SufficientScheduledPods").await;
-    told("y-0-a", "MinAvailableBreached", "False", "SufficientReadyPods").await;
+    reported("x-0-a", "PodCliqueScheduled", "False", "InsufficientScheduledPods").await;
+    reported("x-0-a", "MinAvailableBreached", "True", "ScheduledReplicasBelowMinAvailable").await;
+    reported("y-0-a", "PodCliqueScheduled", "True", "SufficientScheduledPods").await;
+    reported("y-0-a", "MinAvailableBreached", "False", "SufficientReadyPods").await;
     // Scheduled and not started is a start; started and not ready is not.
     let pod = name_of(&super::pod(&namespace, "y-0-a", 0));
     namespace
@@ -80,13 +80,13 @@ async fn a_clique_distinguishes_a_breach_from_a_start(_: Fixture, namespace: Nam
         .await;
     namespace.patch(PODS, &format!("{pod}/status"), not_ready()).await;
     namespace.until_field(CLIQUES, "y-0-a", "/status/readyReplicas", json!(1)).await;
-    told("y-0-a", "MinAvailableBreached", "False", "SufficientReadyPods").await;
+    reported("y-0-a", "MinAvailableBreached", "False", "SufficientReadyPods").await;
     let container = json!({
         "name": "c", "image": "busybox", "imageID": "", "ready": false, "started": true, "restartCount": 0,
     });
     let started = json!({ "status": { "containerStatuses": [container] } });
     namespace.patch(PODS, &format!("{pod}/status"), started).await;
-    told("y-0-a", "MinAvailableBreached", "True", "InsufficientReadyPods").await;
+    reported("y-0-a", "MinAvailableBreached", "True", "InsufficientReadyPods").await;
 }
 
 async fn a_service_hides_not_ready_pods_on_request(fixture: Fixture, namespace: Namespace) {

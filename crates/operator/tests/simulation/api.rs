@@ -394,8 +394,8 @@ impl Api {
         Ok(json!({ "kind": "Status", "status": "Success" }))
     }
 
-    /// Removes what is deleted and held by nobody, and what is owned by nobody any more. A node has to
-    /// let go of pods first.
+    /// Removes deleted objects without finalizers, and objects whose owners are gone. A node removes
+    /// its pods first.
     fn collect(&self) {
         let mut stored = self.stored();
         loop {

@@ -221,7 +221,7 @@ async fn a_cache_that_does_not_catch_up_is_listed_again() {
 
     w.store.resync_requested().await;
 
-    assert_eq!(w.env.clock.now().since(Instant::START), FENCE_PATIENCE);
+    assert_eq!(w.env.clock.now().since(Instant::START), FENCE_TIMEOUT);
     assert!(w.env.metrics.encode().contains("grove_fence_expiries_total{controller=\"test\"} 1"));
 }
 

@@ -191,8 +191,8 @@ proptest! {
                         .filter(|(_, m)| m.wanted && !m.running && !m.held)
                         .map(|(key, _)| *key).collect();
                     schedule.wake(at(now));
-                    let before: BTreeMap<u32, Wish> = schedule.entries.iter()
-                        .filter_map(|(key, entry)| Some((*key, entry.wish?))).collect();
+                    let before: BTreeMap<u32, Pending> = schedule.entries.iter()
+                        .filter_map(|(key, entry)| Some((*key, entry.pending?))).collect();
                     match schedule.take(at(now)) {
                         None => prop_assert!(runnable.is_empty(), "lost: {:?}", runnable),
                         Some(ticket) => {
@@ -201,10 +201,10 @@ proptest! {
                             prop_assert_eq!(ticket.failures, entry.failures);
                             (entry.wanted, entry.running) = (false, true);
                             running.push(ticket.key);
-                            if let Some(wish) = before.get(&ticket.key) {
-                                let rank = |wish: &Wish| urgency(wish.priority, wish.since, at(now));
+                            if let Some(pending) = before.get(&ticket.key) {
+                                let rank = |pending: &Pending| urgency(pending.priority, pending.since, at(now));
                                 for other in runnable.iter().filter_map(|key| before.get(key)) {
-                                    prop_assert!(rank(wish) <= rank(other));
+                                    prop_assert!(rank(pending) <= rank(other));
                                 }
                             }
                         }

@@ -122,15 +122,15 @@ fn the_root_of_a_tree_waits_until_the_pods_are_released() {
     let (everything, _) = settled(&serve(), Api::Composite);
     let mut objects = everything;
     objects.objects.retain(|(resource, _), _| *resource != composites());
-    let told = |released| {
+    let reported = |released| {
         let serve = serve();
         let progress = &PodProgress { released, ..PodProgress::default() };
         let gang = GangInput { object: &serve, set: None, progress, objects: &objects };
         let writes = plan(&gang, Api::Composite).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(told(false), [] as [&str; 0]);
-    assert_eq!(told(true), ["serve-0"]);
+    assert_eq!(reported(false), [] as [&str; 0]);
+    assert_eq!(reported(true), ["serve-0"]);
 }
 
 #[test]
@@ -216,16 +216,16 @@ fn a_composite_does_not_require_completed_groups() {
             "podGroupNames": ["serve-0-d-0-leader", "serve-0-d-0-worker"],
         }]);
     });
-    let told = |succeeded: &[(&str, &[u32], u32)]| {
+    let reported = |succeeded: &[(&str, &[u32], u32)]| {
         let (objects, _) = settled(&nested, Api::Composite);
         let writes = outcome_with(&nested, Api::Composite, &objects, succeeded).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };
     let (leader, worker) =
         (("serve-0-d-0-leader", &[0][..], 0), ("serve-0-d-0-worker", &[0, 1][..], 0));
-    assert_eq!(told(&[leader]), ["serve-0-serve-0-d-0"], "what is left of it counts");
+    assert_eq!(reported(&[leader]), ["serve-0-serve-0-d-0"], "what is left of it counts");
     assert_eq!(
-        told(&[leader, worker]),
+        reported(&[leader, worker]),
         ["serve-0-d-0-worker", "serve-0-serve-0-d-0", "serve-0"],
         "nothing of it is left"
     );
@@ -275,7 +275,7 @@ fn succeeded_pods_lower_the_minima() {
     for (what, api, succeeded, expected) in cases {
         let (objects, _) = settled(&gang, api);
         let writes = outcome_with(&gang, api, &objects, succeeded).unwrap();
-        let told = writes.iter().map(|write| {
+        let reported = writes.iter().map(|write| {
             let (verb, kind, name) = (write.verb.as_str(), &write.resource.kind, &write.key.name);
             let count = match &write.verb {
                 Verb::Merge { patch, .. } => {
@@ -285,7 +285,7 @@ fn succeeded_pods_lower_the_minima() {
             };
             format!("{verb} {kind} {name}{count}")
         });
-        assert_eq!(told.collect::<Vec<_>>(), expected, "{what}");
+        assert_eq!(reported.collect::<Vec<_>>(), expected, "{what}");
     }
 }
 
@@ -310,7 +310,7 @@ fn a_composite_is_recreated_when_its_groups_change() {
     let (objects, _) = settled(&serve(), Api::Composite);
     let more = [("serve-0-leader", 1), ("serve-0-worker", 3), ("serve-0-new", 1)];
     let writes = planned(&gang(&more, |_| {}), Api::Composite, &objects);
-    let told: Vec<_> = writes
+    let reported: Vec<_> = writes
         .iter()
         .map(|write| format!("{} {} {}", write.verb.as_str(), write.resource.kind, write.key.name))
         .collect();
@@ -319,7 +319,7 @@ fn a_composite_is_recreated_when_its_groups_change() {
         "create PodGroup serve-0-new",
         "delete CompositePodGroup serve-0",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

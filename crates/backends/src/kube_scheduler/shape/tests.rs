@@ -96,8 +96,9 @@ fn a_gang_that_no_workload_can_describe_is_flat() {
     let gang = gang(&minima, &[]);
     assert_eq!(Form::of(&gang, Api::Composite, &Given::default()), Form::Flat);
     let flat = shape(&gang);
-    let told: Vec<_> = flat.groups.iter().map(|one| (one.name.as_str(), one.min_count)).collect();
-    assert_eq!(told, [("x-0", minima.iter().sum()), ("x-0-extra", 0)]);
+    let reported: Vec<_> =
+        flat.groups.iter().map(|one| (one.name.as_str(), one.min_count)).collect();
+    assert_eq!(reported, [("x-0", minima.iter().sum()), ("x-0-extra", 0)]);
 }
 
 #[test]
@@ -117,8 +118,8 @@ fn a_gang_that_had_pods_before_its_groups_gets_none() {
         "controller": true });
     let workload = json!({ "metadata": { "name": "x-0", "namespace": "ns",
         "ownerReferences": [owner] } });
-    let told = Given::default().with(Api::Composite.workloads(), workload);
-    assert_eq!(form(&listed, &told), Form::Tree, "the Workload is there");
+    let reported = Given::default().with(Api::Composite.workloads(), workload);
+    assert_eq!(form(&listed, &reported), Form::Tree, "the Workload is there");
 }
 
 #[test]

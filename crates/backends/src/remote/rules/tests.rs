@@ -81,8 +81,8 @@ fn up_to_date_objects_are_kept_and_others_deleted() {
 
     let writes = writes_for(&objects, vec![crew("same"), changed]).unwrap();
 
-    let told: Vec<_> = writes.iter().map(|one| (one.verb.as_str(), &*one.key.name)).collect();
-    assert_eq!(told, [("merge-patch", "other"), ("delete", "unwanted")]);
+    let reported: Vec<_> = writes.iter().map(|one| (one.verb.as_str(), &*one.key.name)).collect();
+    assert_eq!(reported, [("merge-patch", "other"), ("delete", "unwanted")]);
     let Verb::Merge { patch, .. } = &writes[0].verb else { panic!("{:?}", writes[0]) };
     assert_eq!(*patch, json!({ "spec": { "members": 5 } }));
     let Verb::Delete { only_if, .. } = &writes[1].verb else { panic!("{:?}", writes[1]) };

@@ -221,9 +221,9 @@ fn a_replica_that_may_recover_or_is_being_recreated_is_not_terminated() {
     assert!(!before.terminates);
     assert_eq!(before.deadline, now().checked_sub(jiff::SignedDuration::from_hours(8)).ok());
 
-    let mut anew = with_conditions(&ROUTER);
-    anew.cliques.remove("demo-0-router");
-    assert!(!decide(&anew, now()).terminates);
+    let mut recreated = with_conditions(&ROUTER);
+    recreated.cliques.remove("demo-0-router");
+    assert!(!decide(&recreated, now()).terminates);
 }
 
 #[test]
