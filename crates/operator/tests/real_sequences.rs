@@ -214,6 +214,22 @@ fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<Stri
         let goes = text(&object["metadata"]["deletionTimestamp"]);
         let is_gone = gone.contains(&number);
         let is_evicted = condition(&object, "DisruptionTarget")["status"] == "True";
+        // A termination decides when the gang lists the cliques; the deletes follow when their groups report it.
+        let list = &object["metadata"]["annotations"]["grove.io/terminating-podcliques"];
+        for listed in text(list).split(',').filter_map(|uid| now.get(uid)) {
+            let writes = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+            let Some(at) = writes.filter_map(|one| text(&one["time"]).parse().ok()).max() else {
+                continue;
+            };
+            let is_justified = |moment: &Vec<Arc<Value>>| {
+                let among: Vec<&Value> = moment.iter().map(|one| &**one).collect();
+                delete_is_justified(listed, &among, at)
+            };
+            let uid = text(&listed["metadata"]["uid"]);
+            if moments.iter().rev().any(is_justified) {
+                judged.insert(uid.to_owned());
+            }
+        }
         let is_judged =
             [PODS, CLIQUES].contains(&kind) && by_operator.contains(&path) && !is_evicted;
         if is_judged && (is_gone || !goes.is_empty()) && judged.insert(uid.clone()) {
