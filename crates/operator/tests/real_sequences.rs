@@ -205,7 +205,7 @@ fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<Stri
     let mut versions: Vec<_> =
         versions.map(|(number, (kind, one))| (version(&one), kind, one, number)).collect();
     versions.sort_by_key(|(version, ..)| *version);
-    let mut judged = BTreeSet::new();
+    let (mut judged, mut lists) = (BTreeSet::new(), BTreeSet::new());
     let mut now = BTreeMap::<String, Arc<Value>>::new();
     let mut moments = VecDeque::<Vec<Arc<Value>>>::new();
     for (_, kind, object, number) in versions {
@@ -215,8 +215,10 @@ fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<Stri
         let is_gone = gone.contains(&number);
         let is_evicted = condition(&object, "DisruptionTarget")["status"] == "True";
         // A termination decides when the gang lists the cliques; the deletes follow when their groups report it.
-        let list = &object["metadata"]["annotations"]["grove.io/terminating-podcliques"];
-        for listed in text(list).split(',').filter_map(|uid| now.get(uid)) {
+        // Only its first version counts: what happens later is no reason.
+        let list = text(&object["metadata"]["annotations"]["grove.io/terminating-podcliques"]);
+        let is_new = !list.is_empty() && lists.insert(list.to_owned());
+        for listed in list.split(',').filter(|_| is_new).filter_map(|uid| now.get(uid)) {
             let writes = object["metadata"]["managedFields"].as_array().into_iter().flatten();
             let Some(at) = writes.filter_map(|one| text(&one["time"]).parse().ok()).max() else {
                 continue;
