@@ -125,7 +125,7 @@ async fn reconcile(
     if let Some((_, error)) = acted.failed.into_iter().next() {
         return Err(error);
     }
-    reporter.report(("Pod", &attempt.key), &attempt.fence, report).await
+    reporter.report(("Pod", &attempt.key), &attempt, report).await
 }
 
 /// The process: caches, events, and the controller.

@@ -9,6 +9,7 @@
 //! number of runs at once: a slow program delays its own keys only.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::fence::{Fence, Mark, Written};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::process::Env;
-use crate::queue::{Ended, Key, Queue, Ticket};
+use crate::queue::{Ended, Key, Priority, Queue, Ticket};
 use crate::rng::Rng;
 use crate::tasks::{Shutdown, panic_message};
 use crate::wake::{Reads, unlisted, with_reads};
@@ -50,6 +51,30 @@ pub struct Attempt<K> {
     pub fence: Fence,
     /// Passed to code that waits for another program.
     pub outside: Outside,
+    /// Passed to code that may ask for another run before the next trigger or due time.
+    pub again: Again,
+}
+
+/// Queues the key of an attempt again.
+#[derive(Clone)]
+pub struct Again(Arc<dyn Fn() + Send + Sync>);
+
+impl Again {
+    fn of<K: Key>(queue: &Queue<K>, key: &K) -> Self {
+        let (queue, key) = (queue.clone(), key.clone());
+        Self(Arc::new(move || queue.want(key.clone(), Priority::ChildChange)))
+    }
+
+    /// Queues the key.
+    pub fn queue(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Again {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Again")
+    }
 }
 
 /// Lets other keys of a controller run while a run waits for another program.
@@ -205,7 +230,9 @@ impl<K: Key> Controller<K> {
                     self.relist_laggards();
                 }
                 ticket = queue.take(), if open && room => {
-                    running.push(attempt(ticket, self.name, outside, clock.now(), reconcile));
+                    let again = Again::of(&queue, &ticket.key);
+                    let (name, now) = (self.name, clock.now());
+                    running.push(attempt(ticket, name, outside, again, now, reconcile));
                 }
                 () = waiting.changed.notified() => {}
             }
@@ -332,6 +359,7 @@ async fn attempt<K, R, F, E>(
     ticket: Ticket<K>,
     controller: &'static str,
     outside: Outside,
+    again: Again,
     started: Instant,
     reconcile: &R,
 ) -> Outcome<K, E>
@@ -349,6 +377,7 @@ where
         failures: ticket.failures,
         fence: fence.clone(),
         outside,
+        again,
     };
     // The closure itself may panic, too.
     let run = AssertUnwindSafe(async { reconcile(attempt).await }).catch_unwind().instrument(span);

@@ -2,8 +2,8 @@
 //!
 //! While a workload comes up or is deleted, every pod changes several times within a moment, and each change
 //! changes a status. A status that nothing waits for is held back ([`Reporter`]); the status of that later
-//! time is written. Delays grow with the number of pending reports. A status that is expensive to compute is
-//! computed at a steady pace ([`Pace`]).
+//! time is written. Delays grow with the number of pending reports, and held reports are looked at again when
+//! few are left. A status that is expensive to compute is computed at a steady pace ([`Pace`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock::{Clock, Instant};
-use crate::controller::Due;
+use crate::controller::{Again, Attempt, Due};
 use crate::converge;
 use crate::events::{Occurrence, Recorder};
-use crate::fence::Fence;
 use crate::resource::{ObjectKey, Resource};
 use crate::view::Meta;
 use crate::write::{Write, WriteError, Writer};
@@ -115,7 +114,7 @@ pub struct Reporter {
     writer: Writer,
     events: Recorder,
     clock: Clock,
-    held: Mutex<Held>,
+    held: Mutex<Held<Again>>,
 }
 
 impl Reporter {
@@ -125,18 +124,20 @@ impl Reporter {
     }
 
     /// Writes a status with its events, or returns when to reconcile again because it is held back.
-    pub async fn report<S: Serialize + PartialEq>(
+    pub async fn report<K, S: Serialize + PartialEq>(
         &self,
         about: About<'_>,
-        fence: &Fence,
+        attempt: &Attempt<K>,
         report: Option<Report<'_, S>>,
     ) -> Result<Due, WriteError> {
         let urgency = report.as_ref().map(|report| report.urgency);
-        let until = lock(&self.held).hold(about, urgency, self.clock.now());
+        let (until, early) =
+            lock(&self.held).hold(about, urgency, &attempt.again, self.clock.now());
+        early.iter().for_each(Again::queue);
         if let Some(report) = report.filter(|_| until.is_none())
             && let Some(write) = report.write()
         {
-            self.writer.execute(fence, &write).await?;
+            self.writer.execute(&attempt.fence, &write).await?;
             let events = self.events.component(report.component);
             report.events.into_iter().for_each(|event| events.record(event));
         }
@@ -145,7 +146,8 @@ impl Reporter {
 
     /// Drops a pending report, of an object that is deleted or has nothing to report any more.
     pub fn forget(&self, about: About<'_>) {
-        lock(&self.held).forget(about);
+        let early = lock(&self.held).forget(about);
+        early.iter().for_each(Again::queue);
     }
 }
 
@@ -153,36 +155,67 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Since when each pending report is held back. Kept in memory: a restart only loses the delay.
-#[derive(Debug, Default)]
-struct Held {
-    reports: BTreeMap<(&'static str, ObjectKey), Instant>,
-    /// Reports of [`Urgency::Idle`], which delay only each other.
-    idle: BTreeMap<(&'static str, ObjectKey), Instant>,
+/// The pending reports. Kept in memory: a restart only loses the delay.
+///
+/// `W` reconciles an object again.
+#[derive(Debug)]
+struct Held<W> {
+    reports: Lane<W>,
+    /// Reports of [`Urgency::Idle`], which all others delay, and which delay only each other.
+    idle: Lane<W>,
 }
 
-impl Held {
-    /// Until when to hold a report back. `None` for the urgency: there is nothing to report.
-    fn hold(&mut self, (kind, key): About<'_>, urgency: Option<Urgency>, now: Instant) -> Due {
+/// Since when each report is held back, and what to wake when it need not wait any longer.
+type Lane<W> = BTreeMap<(&'static str, ObjectKey), (Instant, W)>;
+
+impl<W> Default for Held<W> {
+    fn default() -> Self {
+        Self { reports: Lane::new(), idle: Lane::new() }
+    }
+}
+
+impl<W: Clone> Held<W> {
+    /// Until when to hold a report back, and what to wake because few reports are left. `None` for the urgency:
+    /// there is nothing to report.
+    fn hold(
+        &mut self,
+        (kind, key): About<'_>,
+        urgency: Option<Urgency>,
+        again: &W,
+        now: Instant,
+    ) -> (Due, Vec<W>) {
         let Some(urgency) = urgency.filter(|urgency| *urgency != Urgency::Now) else {
-            self.forget((kind, key));
-            return None;
+            return (None, self.forget((kind, key)));
         };
-        let lane = if urgency == Urgency::Idle { &mut self.idle } else { &mut self.reports };
-        let since = *lane.entry((kind, key.clone())).or_insert(now);
-        let others = u32::try_from(lane.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let is_idle = urgency == Urgency::Idle;
+        let lane = if is_idle { &mut self.idle } else { &mut self.reports };
+        let (since, _) = *lane.entry((kind, key.clone())).or_insert_with(|| (now, again.clone()));
+        let pending = self.reports.len() + if is_idle { self.idle.len() } else { 0 };
+        let others = u32::try_from(pending).unwrap_or(u32::MAX).saturating_sub(1);
         let until = Some(since + urgency.delay(others)).filter(|until| *until > now);
-        if until.is_none() {
-            self.forget((kind, key));
-        }
-        until
+        let early = if until.is_none() { self.forget((kind, key)) } else { Vec::new() };
+        (until, early)
     }
 
-    fn forget(&mut self, (kind, key): About<'_>) {
+    /// Drops a report. Returns what to wake: a delay from a burst ends with the burst.
+    fn forget(&mut self, (kind, key): About<'_>) -> Vec<W> {
+        let before = (self.reports.len(), self.idle.len());
         let key = (kind, key.clone());
         self.reports.remove(&key);
         self.idle.remove(&key);
+        let after = (self.reports.len(), self.idle.len());
+        let reports = becomes_few(before.0, after.0);
+        let idle = reports || becomes_few(before.0 + before.1, after.0 + after.1);
+        let lanes = [(reports, &self.reports), (idle, &self.idle)];
+        let lanes = lanes.into_iter().filter(|(woken, _)| *woken);
+        lanes.flat_map(|(_, lane)| lane.values().map(|(_, again)| again.clone())).collect()
     }
+}
+
+/// Whether few of many pending reports are left. One more than [`FEW`]: a report does not delay itself.
+fn becomes_few(before: usize, after: usize) -> bool {
+    let few = FEW as usize + 1;
+    before > few && after <= few
 }
 
 /// Limits how often something is computed, by key.
@@ -245,7 +278,7 @@ mod tests {
         let mut pending = Held::default();
         let mut hold = |name: &str, urgency: Option<Urgency>, milliseconds| {
             let key = ObjectKey::new("n", name);
-            pending.hold(("PodClique", &key), urgency, at(milliseconds))
+            pending.hold(("PodClique", &key), urgency, &(), at(milliseconds)).0
         };
 
         assert_eq!(hold("a", Some(Soon), 0), Some(at(400)));
@@ -265,21 +298,44 @@ mod tests {
         let mut pending = Held::default();
         let key = |number: u32| ObjectKey::new("n", &number.to_string());
         let kind = |number: u32| if number.is_multiple_of(2) { "Clique" } else { "Group" };
-        let hold = |pending: &mut Held, number: u32, now| {
-            pending.hold((kind(number), &key(number)), Some(ComingUp), at(now))
+        let hold = |pending: &mut Held<()>, number: u32, now| {
+            pending.hold((kind(number), &key(number)), Some(ComingUp), &(), at(now)).0
         };
         assert_eq!(hold(&mut pending, 0, 0), Some(at(200)));
         for number in 1..=200 {
             hold(&mut pending, number, 0);
         }
         assert_eq!(hold(&mut pending, 0, 200), Some(at(18_000)), "two hundred others are pending");
-        let idle = pending.hold(("Gang", &key(0)), Some(Idle), at(0));
-        assert_eq!(idle, Some(at(400)), "idle reports are delayed by idle reports only");
+        let idle = |held: &mut Held<()>| held.hold(("Gang", &key(0)), Some(Idle), &(), at(0)).0;
+        assert_eq!(idle(&mut Held::default()), Some(at(400)), "nothing else is pending");
+        assert_eq!(idle(&mut pending), Some(at(38_150)), "all others come first");
         for number in 1..=192 {
             pending.forget((kind(number), &key(number)));
         }
         assert_eq!(hold(&mut pending, 0, 100), Some(at(200)), "eight others are pending");
         assert_eq!(hold(&mut pending, 0, 200), None);
+    }
+
+    #[test]
+    fn held_reports_are_woken_when_few_are_left() {
+        let mut pending = Held::default();
+        let name = |number: u32| ObjectKey::new("n", &number.to_string());
+        for number in 0..20 {
+            pending.hold(("Clique", &name(number)), Some(Soon), &number, at(0));
+        }
+        for number in 100..120 {
+            pending.hold(("Gang", &name(number)), Some(Idle), &number, at(0));
+        }
+        let mut drop = |kind, number| pending.forget((kind, &name(number)));
+        for number in 0..10 {
+            assert!(drop("Clique", number).is_empty(), "{number}");
+        }
+        assert_eq!(drop("Clique", 10), Vec::from_iter((11..20).chain(100..120)));
+        assert!(drop("Clique", 11).is_empty(), "they know");
+        for number in 100..118 {
+            assert!(drop("Gang", number).is_empty(), "{number}");
+        }
+        assert_eq!(drop("Gang", 118), [119], "reports that are not idle know since the burst");
     }
 
     #[test]

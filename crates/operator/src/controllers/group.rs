@@ -39,7 +39,7 @@ pub(crate) async fn reconcile(
     let about = (PodCliqueScalingGroup::KIND, &attempt.key);
     let status_failed = |error| ReconcileError::failed(ErrorCode::UpdateStatus, &error);
     if let Some(report) = decide::announcement(&observed, now) {
-        let reported = context.reporter.report(about, &attempt.fence, Some(report)).await;
+        let reported = context.reporter.report(about, &attempt, Some(report)).await;
         return reported.map_err(status_failed);
     }
     let Decision { plan, waits, deadline, refused } = decide::decide(&observed, now);
@@ -67,8 +67,7 @@ pub(crate) async fn reconcile(
         None => Some(Outcome::Complete { generation }),
     };
     let report = outcome.and_then(|outcome| decide::status(&observed, outcome, now));
-    let due =
-        context.reporter.report(about, &attempt.fence, report).await.map_err(status_failed)?;
+    let due = context.reporter.report(about, &attempt, report).await.map_err(status_failed)?;
     let due = context.earlier(due, deadline);
     failed.map_or(Ok(due), |error| Err(error.with_due(due)))
 }

@@ -77,7 +77,7 @@ async fn converge(context: &Context, attempt: &Attempt<ReplicaKey>) -> Result<Du
     if plan.is_empty() {
         for (gang, report) in reports {
             let about = (PodGang::KIND, &gang.meta.key);
-            let held = context.reporter.report(about, &attempt.fence, report).await;
+            let held = context.reporter.report(about, attempt, report).await;
             let failed = |error| ReconcileError::failed(ErrorCode::CreateOrPatchPodGang, &error);
             due = due.into_iter().chain(held.map_err(failed)?).min();
         }

@@ -96,7 +96,7 @@ pub(crate) async fn reconcile(
     }
     let report = decide::report(&observed, next, &parts);
     let about = (PodCliqueSet::KIND, &attempt.key);
-    let reported = context.reporter.report(about, &attempt.fence, report).await;
+    let reported = context.reporter.report(about, &attempt, report).await;
     reported.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePcsStatus, &error))?;
     let deadline = match token {
         Token::Awaited { until } => until,

@@ -133,6 +133,6 @@ async fn write_status<S: Serialize + PartialEq>(
     about: (&'static str, &ObjectKey),
     report: Option<Report<'_, S>>,
 ) -> Result<(), ReconcileError> {
-    let reported = context.reporter.report(about, &attempt.fence, report).await;
+    let reported = context.reporter.report(about, &attempt, report).await;
     reported.map(drop).map_err(|error| ReconcileError::failed(ErrorCode::UpdateStatus, &error))
 }
