@@ -91,6 +91,8 @@ pub mod pod_clique_set {
     pub const TOPOLOGY_LEVEL_NOT_FOUND: &str = "TopologyLevelNotFound";
     /// Several levels are missing.
     pub const TOPOLOGY_LEVELS_REMOVED: &str = "TopologyLevelsRemoved";
+    /// The topology cannot be read.
+    pub const TOPOLOGY_UNKNOWN: &str = "TopologyUnknown";
 
     /// Whether a level that a constraint needs is missing (True is bad).
     pub const TOPOLOGY_LEVELS_UNAVAILABLE: &str = "TopologyLevelsUnavailable";

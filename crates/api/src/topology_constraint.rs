@@ -42,6 +42,19 @@ pub struct TopologyConstraint {
     pub unknown: Unknown,
 }
 
+impl TopologyConstraint {
+    /// The domain that all pods of a replica have to be in, under either of its names.
+    pub fn required(&self) -> Option<&str> {
+        let pack = self.pack.as_ref().and_then(|pack| pack.required.as_deref());
+        pack.or(self.pack_domain.as_deref())
+    }
+
+    /// The domain that is tried first.
+    pub fn preferred(&self) -> Option<&str> {
+        self.pack.as_ref().and_then(|pack| pack.preferred.as_deref())
+    }
+}
+
 /// Domains that a replica is packed into. At least one has to be given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

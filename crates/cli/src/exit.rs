@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Refused = 1,
     /// The operator configuration, or what is said about a backend to check, cannot be used.
     BadConfiguration = 2,
+    /// The API server refuses the topology of the configuration.
+    NoTopology = 3,
     /// The cluster, or an address of this machine, cannot be used.
     NoConnection = 4,
     /// A scheduler cannot be worked with.
@@ -21,14 +23,13 @@ pub(crate) enum Exit {
     NoMnnvl = 7,
 }
 
-/// The table shown by `--help`. Code 3 is for a part of the operator that does not exist yet; it is listed
-/// so that it gets no other meaning.
+/// The table shown by `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0  success
   1  bad arguments, or what was checked or waited for is not as it should be
   2  operator configuration cannot be loaded or is invalid, or bad arguments of grove backend
-  3  topology could not be synchronised at start
+  3  the API server refuses the topology of the operator configuration
   4  connection to the cluster, or a server of the operator, could not be set up
   5  a scheduler backend could not be initialised
   6  the command failed, or the operator could not start

@@ -140,6 +140,7 @@ async fn serve(
                 OperatorError::Serve(_) | OperatorError::CertProvisionMode(_) => Exit::NoConnection,
                 OperatorError::Preflight(_) => Exit::NoMnnvl,
                 OperatorError::Backend(_) => Exit::NoBackend,
+                OperatorError::Topology(_) => Exit::NoTopology,
                 OperatorError::InstallCrds(_) | OperatorError::Process(_) => Exit::Failed,
             };
             Failure(exit, error.into())

@@ -7,6 +7,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finaliz
 use grove_core::children::{self, owner};
 use grove_core::gang;
 use grove_core::layout::{Gang, Layout};
+use grove_core::topology::SetTopology;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -144,7 +145,11 @@ impl SetObjects {
             let reference = |name| NamespacedName { name, ..NamespacedName::default() };
             references.insert(clique.name.clone(), names.into_iter().map(reference).collect());
         }
-        let mut live = gang::pod_gang(layout, gang, &references, "default-scheduler", None);
+        let surroundings = gang::Surroundings {
+            default_scheduler: "default-scheduler",
+            topology: &SetTopology::Disabled,
+        };
+        let mut live = gang::pod_gang(layout, gang, &references, surroundings, None);
         let status = json!({
             "phase": "Pending", "conditions": [condition("Initialized", "True", 1)],
         });

@@ -16,6 +16,7 @@ use crate::{
     children::owner,
     layout::{self, Layout},
     pods::ObservedPod,
+    topology::SetTopology,
 };
 
 mod initialized;
@@ -29,15 +30,25 @@ pub use minimum_first::{creates_minimum_first, initial_pods};
 pub use progress::report_pods;
 pub use release::{GangPods, GateDecision, Hold, OwnGang, gates, is_scheduled, restarts_after};
 
+/// What all gangs of a set depend on besides the set.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// Scheduler of pods that name none.
+    pub default_scheduler: &'a str,
+    /// The topology that applies to the set.
+    pub topology: &'a SetTopology,
+}
+
 /// The desired gang. `references` has the pods of each member by PodClique name, see [`references`]; a member
 /// without an entry has none yet. `live` is the stored gang, whose foreign metadata is kept.
 pub fn pod_gang(
     layout: &Layout<'_>,
     gang: &layout::Gang<'_>,
     references: &BTreeMap<String, Vec<NamespacedName>>,
-    default_scheduler: &str,
+    surroundings: Surroundings<'_>,
     live: Option<&PodGang>,
 ) -> PodGang {
+    let Surroundings { default_scheduler, topology } = surroundings;
     let pod_group = |clique: &layout::Clique<'_>| PodGroup {
         name: clique.name.clone(),
         pod_references: references.get(&clique.name).cloned().unwrap_or_default(),
@@ -45,11 +56,12 @@ pub fn pod_gang(
         ..PodGroup::default()
     };
     let priority = layout.template().priority_class_name.clone();
-    let spec = PodGangSpec {
+    let mut spec = PodGangSpec {
         pod_groups: gang.cliques.iter().map(pod_group).collect(),
         priority_class_name: priority.filter(|name| !name.is_empty()),
         ..PodGangSpec::default()
     };
+    topology.constrain(layout, gang, live.map(|live| &live.spec), &mut spec);
     let mut object = PodGang::new(&gang.name, spec);
     let metadata = &mut object.metadata;
     metadata.namespace = Some(layout.namespace().to_owned());
@@ -61,6 +73,7 @@ pub fn pod_gang(
     let mirrored = mirror::apply(&layout.set().metadata, live, managed);
     metadata.labels = Some(mirrored.labels);
     metadata.annotations = mirrored.annotations;
+    topology.annotate(&mut metadata.annotations);
     object
 }
 

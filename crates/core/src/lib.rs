@@ -18,4 +18,5 @@ pub mod revision;
 pub mod start_order;
 pub mod status;
 pub mod termination;
+pub mod topology;
 pub mod update;

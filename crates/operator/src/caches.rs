@@ -1,5 +1,6 @@
 //! The caches of the operator, and how objects are found in them.
 
+mod topologies;
 pub(crate) mod views;
 
 use std::collections::BTreeMap;
@@ -7,8 +8,7 @@ use std::sync::Arc;
 
 use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet,
-    PodGang, labels, names,
+    OperatorConfiguration, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels, names,
 };
 use grove_backends::{PodProgress, Registry, SchedulerCaches, SucceededPods};
 use grove_core::gang::{self, GangPods};
@@ -23,6 +23,7 @@ use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
 use jiff::Timestamp;
 
+pub(crate) use self::topologies::TopologyCaches;
 use self::views::{Pod, Revision, Set, TokenSecret, gang_of};
 use crate::controllers::claims;
 use crate::controllers::clique::HadMinimum;
@@ -69,10 +70,7 @@ pub(crate) struct Stores {
     pub(crate) secrets: Store<TokenSecret>,
     /// Former and current templates of sets. Optional: nothing else depends on them.
     pub(crate) revisions: BySet<Revision>,
-    /// Topologies that users define. These and the topologies below are optional.
-    pub(crate) bindings: Store<Object<ClusterTopologyBinding>>,
-    /// Topologies, one of which the operator manages.
-    pub(crate) topologies: Store<Object<ClusterTopology>>,
+    pub(crate) topologies: TopologyCaches,
     /// Objects of the schedulers.
     pub(crate) scheduler_objects: SchedulerCaches,
     /// ResourceClaims and their templates.
@@ -187,8 +185,13 @@ fn all_of<T: View>(caches: &mut Caches, resource: Resource) -> Store<T> {
 }
 
 impl Stores {
-    /// Starts all caches; that of ComputeDomains only with `mnnvl`.
-    pub(crate) fn start(caches: &mut Caches, backends: &Registry, mnnvl: bool) -> Self {
+    /// Starts all caches that the configuration needs.
+    pub(crate) fn start(
+        caches: &mut Caches,
+        backends: &Registry,
+        configuration: &OperatorConfiguration,
+    ) -> Self {
+        let mnnvl = configuration.network.auto_mnnvl_enabled;
         // All PodCliques of a role have the template of the set, which is the largest part of them.
         let templates = Arc::new(Pool::default());
         let shared = templates.clone();
@@ -248,8 +251,7 @@ impl Stores {
                 set: revisions_by_set,
                 replica: revisions_by_replica,
             },
-            bindings: all_of(caches, Resource::of::<ClusterTopologyBinding>()),
-            topologies: all_of(caches, Resource::of::<ClusterTopology>()),
+            topologies: TopologyCaches::start(caches, &configuration.topology),
             scheduler_objects: SchedulerCaches::start(caches, backends),
         }
     }

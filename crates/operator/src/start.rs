@@ -33,6 +33,7 @@ use crate::controllers::context::Context;
 use crate::controllers::error::ReconcileError;
 use crate::controllers::problems::Problems;
 use crate::controllers::refusals::Refusals;
+use crate::controllers::topology::TopologyRefused;
 use crate::controllers::{clique, gang, group, outage, replica, set, topology};
 use crate::options::{Options, WebhookAddress};
 use crate::webhooks::registration::{Address, CERTIFICATE, Registrar};
@@ -67,6 +68,9 @@ pub enum OperatorError {
     /// The CRDs could not be installed.
     #[error("cannot install the CRDs: {0}")]
     InstallCrds(#[source] WriteError),
+    /// The API server refuses the topology of the configuration.
+    #[error(transparent)]
+    Topology(#[from] TopologyRefused),
     /// A part failed or did not stop.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -75,8 +79,7 @@ pub enum OperatorError {
 /// Runs the operator until `env.shutdown`.
 pub async fn run(client: Client, options: Options, env: Env) -> Result<(), OperatorError> {
     let configuration = &options.configuration;
-    let mnnvl = configuration.network.auto_mnnvl_enabled;
-    if mnnvl {
+    if configuration.network.auto_mnnvl_enabled {
         compute_domains::preflight(&client).await?;
     }
     if options.init_image.is_none() {
@@ -97,8 +100,9 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     if options.install_crds {
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
+    topology::check_start(&client, &configuration.topology).await?;
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
-    let stores = Stores::start(&mut caches, &backends, mnnvl);
+    let stores = Stores::start(&mut caches, &backends, configuration);
 
     let serving = ServingCertificate::new(&env.readiness);
     let server = Server::bind(serve_config("webhooks", &configuration.server.webhooks.endpoint));

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::PodCliqueSet;
 use grove_api::topology_constraint::TopologyConstraint;
-use grove_core::gang::pod_gang;
+use grove_core::gang::{Surroundings, pod_gang};
 use grove_core::layout::{Layout, min_available};
+use grove_core::topology::{self, SetTopology};
 
 use super::NAME;
 use super::api::Api;
@@ -100,7 +101,7 @@ pub(super) fn limitations(
     let whole = set.spec.template.topology_constraint.as_ref();
     let mut cliques = set.spec.template.cliques.iter();
     let surplus = cliques.any(|clique| clique.spec.replicas > min_available(clique));
-    if form == Form::Flat && surplus && whole.is_some_and(is_required) {
+    if form == Form::Flat && surplus && whole.is_some_and(|one| one.required().is_some()) {
         let message = format!(
             "spec.template.topologyConstraint: pods above minAvailable are packed apart from the \
              others, because the API server serves no CompositePodGroups: {COMPOSITES}"
@@ -120,8 +121,10 @@ pub(super) fn limitations(
         );
         limitations.push(Limitation { reason: "EndedPodsHoldUpOthers", message });
     }
-    let preferred: Vec<_> =
-        constraints.into_iter().filter(|(_, constraint)| prefers(constraint)).collect();
+    let preferred: Vec<_> = constraints
+        .into_iter()
+        .filter(|(_, constraint)| constraint.preferred().is_some())
+        .collect();
     if !preferred.is_empty() {
         let message = format!("{}: the scheduler knows no preferred level", fields(&preferred));
         limitations.push(Limitation { reason: "PreferredTopologyIgnored", message });
@@ -132,7 +135,9 @@ pub(super) fn limitations(
 /// The form that gangs of a new set would have. The base gang has every member of other gangs.
 fn form(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> Form {
     let layout = Layout::of(set);
-    let base = pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), NAME, None);
+    let (default_scheduler, topology) = (NAME, &SetTopology::Unconstrained);
+    let surroundings = Surroundings { default_scheduler, topology };
+    let base = pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), surroundings, None);
     Form::of(&base, api, objects)
 }
 
@@ -142,37 +147,17 @@ fn lost_levels(set: &PodCliqueSet, api: Api, objects: &dyn SchedulerObjects) -> 
         return Vec::new();
     }
     let below = constraints(set).into_iter().filter(|(field, _)| field.contains('['));
-    below.filter(|(_, constraint)| is_required(constraint)).map(|(field, _)| field).collect()
+    below
+        .filter(|(_, constraint)| constraint.required().is_some())
+        .map(|(field, _)| field)
+        .collect()
 }
 
 /// All constraints of a set, with their fields.
 fn constraints(set: &PodCliqueSet) -> Vec<(String, &TopologyConstraint)> {
-    let template = &set.spec.template;
-    let whole = template.topology_constraint.as_ref();
-    let cliques = template.cliques.iter().enumerate().filter_map(|(index, clique)| {
-        Some((format!("cliques[{index}]"), clique.topology_constraint.as_ref()?))
-    });
-    let groups = template.pod_clique_scaling_groups.iter().enumerate();
-    let groups = groups.filter_map(|(index, group)| {
-        Some((format!("podCliqueScalingGroups[{index}]"), group.topology_constraint.as_ref()?))
-    });
-    let below = cliques.chain(groups);
-    let below = below.map(|(field, constraint)| {
-        (format!("spec.template.{field}.topologyConstraint"), constraint)
-    });
-    let whole = whole.map(|one| ("spec.template.topologyConstraint".to_owned(), one));
-    whole.into_iter().chain(below).collect()
+    topology::constraints(set).map(|(carrier, one)| (carrier.path(), one)).collect()
 }
 
 fn fields(constraints: &[(String, &TopologyConstraint)]) -> String {
     constraints.iter().map(|(field, _)| field.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn is_required(constraint: &TopologyConstraint) -> bool {
-    let pack = constraint.pack.as_ref().and_then(|pack| pack.required.as_ref());
-    constraint.pack_domain.is_some() || pack.is_some()
-}
-
-fn prefers(constraint: &TopologyConstraint) -> bool {
-    constraint.pack.as_ref().is_some_and(|pack| pack.preferred.is_some())
 }

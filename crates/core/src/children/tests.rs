@@ -15,6 +15,7 @@ use crate::{
     layout::{Clique, Layout},
     pods::{PodContext, draft, finish},
     start_order,
+    topology::SetTopology,
 };
 
 /// The documented minimal set after defaulting.
@@ -117,8 +118,10 @@ fn all(set: &PodCliqueSet) -> BTreeMap<String, Value> {
         objects.push(pod(&layout, place, &stored(&object)));
         objects.push(serde_json::to_value(object).unwrap());
     }
+    let (default_scheduler, topology) = ("default-scheduler", &SetTopology::Disabled);
+    let surroundings = gang::Surroundings { default_scheduler, topology };
     for place in &gangs {
-        let object = gang::pod_gang(&layout, place, &BTreeMap::new(), "default-scheduler", None);
+        let object = gang::pod_gang(&layout, place, &BTreeMap::new(), surroundings, None);
         objects.push(serde_json::to_value(object).unwrap());
     }
     let key = |object: &Value| {

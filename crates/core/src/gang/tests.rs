@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Initialization::{PodsPending, Ready, RefsSyncing},
-    Member, can_wait, initialization, pod_gang, references, status,
+    Member, Surroundings, can_wait, initialization, pod_gang, references, status,
 };
 use crate::{
     layout::Layout,
@@ -15,6 +15,7 @@ use crate::{
         ObservedPod,
         testkit::{any_pods, pod, running},
     },
+    topology::SetTopology,
 };
 
 fn set(metadata: &Value, schedulers: [&str; 2]) -> PodCliqueSet {
@@ -39,7 +40,9 @@ fn set(metadata: &Value, schedulers: [&str; 2]) -> PodCliqueSet {
 
 fn gang_of(set: &PodCliqueSet, live: Option<&PodGang>) -> PodGang {
     let layout = Layout::of(set);
-    pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), "fallback", live)
+    let (default_scheduler, topology) = ("fallback", &SetTopology::Disabled);
+    let surroundings = Surroundings { default_scheduler, topology };
+    pod_gang(&layout, &layout.base_gang(0), &BTreeMap::new(), surroundings, live)
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn metadata_of_the_set_is_mirrored_and_foreign_keys_stay() {
     let memory: Value = serde_json::from_str(&annotations[MIRRORED_KEYS]).unwrap();
     assert_eq!(memory["labels"], json!(["app.kubernetes.io/name", "team"]));
     annotations.insert("kai.scheduler/skip".to_owned(), "a".to_owned());
-    annotations.insert("grove.io/topology-name".to_owned(), "t".to_owned());
+    annotations.insert("grove.io/terminating-podcliques".to_owned(), "t".to_owned());
 
     let unchanged = gang_of(&set(&full, ["", ""]), Some(&gang));
     let bare = gang_of(&set(&json!({}), ["", ""]), Some(&gang));
@@ -135,7 +138,7 @@ fn metadata_of_the_set_is_mirrored_and_foreign_keys_stay() {
     );
     assert_eq!(
         keys(&bare.metadata.annotations.unwrap()),
-        ["grove.io/topology-name", "kai.scheduler/skip"]
+        ["grove.io/terminating-podcliques", "kai.scheduler/skip"]
     );
 }
 

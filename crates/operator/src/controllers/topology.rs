@@ -12,13 +12,16 @@ use std::sync::Arc;
 
 use grove_api::cluster_topology::MANAGED_NAME;
 use grove_api::error_code::ErrorCode;
-use grove_api::{ClusterTopology, ClusterTopologyBinding};
+use grove_api::{ClusterTopology, ClusterTopologyBinding, config};
 use grove_backends::{BackendError, BackendFailure, Topology};
 use grove_core::status::{Agreement, SchedulerTopology};
+use grove_core::topology::managed_topology;
 use grove_runtime::class::{Class, Classed as _};
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::report::Report;
 use grove_runtime::resource::ObjectKey;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use serde::Serialize;
 
 pub(crate) use self::wake::queue;
@@ -55,7 +58,7 @@ async fn of_binding(
     attempt: &Attempt<TopologyKey>,
     name: &str,
 ) -> Result<Due, ReconcileError> {
-    let binding = context.stores.bindings.get(&ObjectKey::new("", name));
+    let binding = context.stores.topologies.bindings.get(&ObjectKey::new("", name));
     let Some(binding) = binding.filter(|binding| !binding.meta.deleting) else { return Ok(None) };
     let topology = Topology::from(&binding.object);
     let reference = |scheduler: &str| observe::reference(&binding.object, scheduler);
@@ -76,8 +79,22 @@ async fn of_managed(
     context: &Context,
     attempt: &Attempt<TopologyKey>,
 ) -> Result<Due, ReconcileError> {
-    let managed = context.stores.topologies.get(&ObjectKey::new("", MANAGED_NAME));
-    let Some(managed) = managed.filter(|managed| !managed.meta.deleting) else { return Ok(None) };
+    let topologies = &context.stores.topologies;
+    let store = &topologies.managed;
+    // What appears, or is gone, wakes the topology.
+    if !store.is_listed() {
+        return Ok(None);
+    }
+    let managed = store.get(&ObjectKey::new("", MANAGED_NAME));
+    if managed.as_ref().is_some_and(|managed| managed.meta.deleting) {
+        return Ok(None);
+    }
+    if let Some(write) = decide::managed(topologies.desired.as_deref(), managed.as_deref()) {
+        let written = context.writer.execute(&attempt.fence, &write).await;
+        let code = ErrorCode::GetClusterTopologyLevels;
+        return written.map(|_| None).map_err(|error| ReconcileError::failed(code, &error));
+    }
+    let Some(managed) = managed else { return Ok(None) };
     let topology = Topology::from(&managed.object);
     let observed = observe::schedulers(&context.stores, &context.backends, &topology, |_| None);
     let Some(observed) = observed else { return Ok(None) };
@@ -87,6 +104,30 @@ async fn of_managed(
     let report = found.and_then(|found| decide::report_of_managed(&managed, &found, now));
     write_status(context, attempt, (ClusterTopology::KIND, &managed.meta.key), report).await?;
     error.map_or(Ok(None), Err)
+}
+
+/// The API server refuses the topology that the configuration describes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the API server refuses ClusterTopology {MANAGED_NAME:?} with the levels of the configuration: {0}"
+)]
+pub struct TopologyRefused(#[source] Box<kube::Error>);
+
+/// Asks the API server, without writing anything, whether it accepts the topology that the configuration
+/// describes. What may pass is left to the controller.
+pub(crate) async fn check_start(
+    client: &Client,
+    configured: &config::Topology,
+) -> Result<(), TopologyRefused> {
+    let Some(desired) = managed_topology(configured) else { return Ok(()) };
+    let how = PatchParams { dry_run: true, ..PatchParams::apply(NAME).force() };
+    let api = Api::<ClusterTopology>::all(client.clone());
+    match api.patch(MANAGED_NAME, &how, &Patch::Apply(&desired)).await {
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+            Err(TopologyRefused(Box::new(kube::Error::Api(status))))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// The result of executing the decisions.

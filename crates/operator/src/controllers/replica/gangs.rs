@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use grove_api::PodGang;
 use grove_api::condition::pod_gang::INITIALIZED;
-use grove_core::gang::{self, GangPods, Initialization, Member};
+use grove_core::gang::{self, GangPods, Initialization, Member, Surroundings};
 use grove_core::layout::{self, Layout};
 use grove_core::pods::ObservedPod;
+use grove_core::topology::SetTopology;
 use grove_runtime::converge;
 use grove_runtime::object::Object;
 use grove_runtime::report::{Report, Urgency};
@@ -70,6 +71,9 @@ impl DesiredChildren<'_> {
         live: Option<&Object<PodGang>>,
     ) {
         let observed = self.observed;
+        if live.is_none() && observed.topology == SetTopology::Unknown {
+            return;
+        }
         let is_pending = live.is_some_and(|live| {
             initialization(observed, place, &live.object) == Initialization::PodsPending
                 && !gang::is_initialized(&live.object)
@@ -82,8 +86,9 @@ impl DesiredChildren<'_> {
         let cliques = place.cliques.iter().filter(|_| !is_pending);
         let references: BTreeMap<_, _> = cliques.map(references).collect();
         let stored = live.map(|live| &live.object);
-        let scheduler = &observed.scheduler;
-        let desired = gang::pod_gang(layout, place, &references, &scheduler.default, stored);
+        let (scheduler, topology) = (&observed.scheduler, &observed.topology);
+        let surroundings = Surroundings { default_scheduler: &scheduler.default, topology };
+        let desired = gang::pod_gang(layout, place, &references, surroundings, stored);
         let acted_on = |key: &str| scheduler.acted_on.contains(key);
         if !stored.is_some_and(|stored| gang::can_wait(stored, &desired, acted_on)) {
             self.own(&observed.gangs, &desired);

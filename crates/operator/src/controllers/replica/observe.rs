@@ -9,6 +9,7 @@ use grove_core::children::resource_claims::{self, PodClaims};
 use grove_core::gang;
 use grove_core::layout::Layout;
 use grove_core::pods::ObservedPod;
+use grove_core::topology::SetTopology;
 
 use super::ReplicaKey;
 use crate::caches::views::Set;
@@ -38,6 +39,7 @@ pub(crate) struct Observed {
     /// Absent when the operator does not manage them.
     pub(super) compute_domains: Option<compute_domains::ObservedDomains>,
     pub(super) scheduler: SchedulerNeeds,
+    pub(super) topology: SetTopology,
 }
 
 /// What the schedulers of the gangs need.
@@ -63,6 +65,7 @@ pub(super) fn observe(stores: &Stores, backends: &Registry, key: &ReplicaKey) ->
     let gangs = by_name(stores.gangs.of_replica(&key.set, key.index));
     Some(Observed {
         scheduler: scheduler(stores, backends, &set, &gangs),
+        topology: stores.topologies.of(&set.object),
         missing_claims,
         claims: stores.claims.of_set_replica(&set, key.index),
         compute_domains: compute_domains::observe(stores, key),

@@ -67,6 +67,7 @@ pub(crate) fn queue(stores: &Stores, env: &Env, stage: &Stage) -> Queue<ReplicaK
     table.on(&stores.secrets, why, Beginning, by(token), move |one| {
         all.set_with_token(one).map_or_else(Vec::new, |set| replicas_of(&set))
     });
+    stores.topologies.wake(&mut table, &stores.sets, replicas_of);
     let why = "how the scheduler handles the pods of a gang; the gang changes with its objects";
     for store in stores.scheduler_objects.stores() {
         table.reads(store, why);

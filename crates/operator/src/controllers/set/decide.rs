@@ -16,6 +16,7 @@ use grove_core::layout::Layout;
 use grove_core::replicas::{SetReplica, set_replica};
 use grove_core::revision::{self, RevisionChange};
 use grove_core::status::{self, Outcome, ResourceState, SchedulerState};
+use grove_core::topology;
 use grove_core::update;
 use grove_runtime::resource::Resource;
 use grove_runtime::view::{Meta, View};
@@ -167,6 +168,7 @@ pub(super) fn status(
     let mut next = status::pod_clique_set(set, hash, &replicas, outcome, now);
     status::scheduler(&mut next, set.metadata.generation, scheduler, now);
     status::resources(&mut next, set.metadata.generation, resources, now);
+    topology::report(&mut next, set, &observed.topology, now);
     next
 }
 

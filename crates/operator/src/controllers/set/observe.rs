@@ -6,6 +6,7 @@ use grove_api::foreign::compute_domain::ComputeDomain;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodGang};
 use grove_core::layout::Layout;
 use grove_core::revision;
+use grove_core::topology::SetTopology;
 use grove_core::update;
 use grove_runtime::resource::ObjectKey;
 
@@ -25,6 +26,8 @@ pub(super) struct Observed {
     pub(super) claims: claims::ObservedClaims,
     /// Only for a set that is being deleted, or whose history is too long.
     pub(super) children: Option<Children>,
+    /// The topology that applies to the set.
+    pub(super) topology: SetTopology,
     /// The replica that is being updated.
     pub(super) updating: Option<ReplicaParts>,
 }
@@ -56,6 +59,7 @@ pub(super) fn observe(stores: &Stores, key: &ObjectKey) -> Option<Observed> {
             .map(|replica| of_replica(stores, key, replica)),
         revisions,
         claims: stores.claims.of_set(&Layout::of(&set.object)),
+        topology: stores.topologies.of(&set.object),
         set,
     })
 }

@@ -49,6 +49,7 @@ pub(crate) fn queue(stores: &Stores, env: &Env, stage: &Stage) -> Queue<ObjectKe
     table.on(&stores.revisions.store, why, ChildChange, by(revision), |one| key_of(&one.meta));
     let owner = |meta: &Meta| claims::set_of_claim(meta).into_iter().collect();
     stores.claims.wake(&mut table, &stores.sets, owner, |set| vec![set.meta.key.clone()]);
+    stores.topologies.wake(&mut table, &stores.sets, |set| vec![set.meta.key.clone()]);
     let why = "deleted with the set";
     table.reads(&stores.gangs.store, why);
     table.reads(&stores.services.store, why);

@@ -7,6 +7,7 @@ use grove_api::condition::{Condition, FALSE};
 use grove_api::{ClusterTopology, ClusterTopologyBinding};
 use grove_backends::{BackendError, Drift, Topology};
 use grove_core::status::{self, Agreement, SchedulerTopology};
+use grove_runtime::converge;
 use grove_runtime::events::{Occurrence, Severity};
 use grove_runtime::report::{Report, Urgency};
 use grove_runtime::resource::Resource;
@@ -31,6 +32,22 @@ pub(super) struct Decision {
 pub(super) enum Next {
     Write(Write),
     Report(Agreement),
+}
+
+/// Keeps the ClusterTopology that the operator manages as the configuration says, or deletes it when the
+/// configuration has none.
+pub(super) fn managed(
+    desired: Option<&ClusterTopology>,
+    live: Option<&Object<ClusterTopology>>,
+) -> Option<Write> {
+    match (desired, live) {
+        (Some(desired), live) => converge::whole(desired, live, "what the configuration says"),
+        (None, Some(live)) => {
+            let resource = Resource::of::<ClusterTopology>();
+            Some(converge::delete(resource, &live.meta, "the configuration has no topology"))
+        }
+        (None, None) => None,
+    }
 }
 
 /// Decides about every scheduler.

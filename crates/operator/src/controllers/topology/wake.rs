@@ -5,7 +5,7 @@ use grove_api::{ClusterTopology, ClusterTopologyBinding};
 use grove_backends::{Backend, Registry, SchedulerObject, Topology, TopologyPart};
 use grove_runtime::object::Object;
 use grove_runtime::process::{Env, Stage};
-use grove_runtime::queue::Priority::{ChildChange, UserChange};
+use grove_runtime::queue::Priority::{Beginning, ChildChange, UserChange};
 use grove_runtime::queue::Queue;
 use grove_runtime::view::View as _;
 use grove_runtime::wake::{WakeTable, by};
@@ -22,8 +22,10 @@ pub(crate) fn queue(
 ) -> Queue<TopologyKey> {
     let mut table = WakeTable::new(env, stage);
     let why = "the topology changed, also by other controllers";
-    table.on(&stores.bindings, why, UserChange, by(binding_facts), |one| vec![key_of(one)]);
-    table.on(&stores.topologies, why, UserChange, by(topology_facts), managed);
+    table.on(&stores.topologies.bindings, why, UserChange, by(binding_facts), |one| {
+        vec![key_of(one)]
+    });
+    table.on(&stores.topologies.managed, why, UserChange, by(topology_facts), managed);
     for backend in backends.all() {
         let Some(kind) = backend.topology().map(TopologyPart::kind) else { continue };
         let Some(store) = stores.scheduler_objects.store(&kind) else { continue };
@@ -35,13 +37,18 @@ pub(crate) fn queue(
         });
         let all = stores.clone();
         table.on_presence(store, "topology objects can be created, or no longer", move || {
-            let bindings = all.bindings.all();
-            let topologies = all.topologies.all();
+            let bindings = all.topologies.bindings.all();
+            let topologies = all.topologies.managed.all();
             let bindings = bindings.iter().map(|one| key_of(one));
             bindings.chain(topologies.iter().flat_map(|one| managed(one))).collect()
         });
     }
-    table.into_queue()
+    let why = "the operator can create its topology, or no longer";
+    table.on_presence(&stores.topologies.managed, why, || vec![TopologyKey::Managed]);
+    let queue = table.into_queue();
+    // It may have to be created, or deleted.
+    queue.want(TopologyKey::Managed, Beginning);
+    queue
 }
 
 fn key_of(binding: &Object<ClusterTopologyBinding>) -> TopologyKey {
@@ -82,12 +89,12 @@ fn concerned(
                 None => part.object_name(topology) == name,
             }
     };
-    let bindings = stores.bindings.all();
+    let bindings = stores.topologies.bindings.all();
     let bindings = bindings.iter().filter(|binding| {
         let reference = observe::reference(&binding.object, scheduler);
         is_about(&Topology::from(&binding.object), reference)
     });
-    let topologies = stores.topologies.all();
+    let topologies = stores.topologies.managed.all();
     let topologies =
         topologies.iter().filter(|topology| is_about(&Topology::from(&topology.object), None));
     bindings.map(|one| key_of(one)).chain(topologies.flat_map(|one| managed(one))).collect()

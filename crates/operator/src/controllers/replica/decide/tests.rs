@@ -23,6 +23,7 @@ fn set() -> PodCliqueSet {
 
 fn observe(set: PodCliqueSet, index: u32) -> Observed {
     Observed {
+        topology: grove_core::topology::SetTopology::Disabled,
         set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
         index,
         services: ByName::new(),

@@ -15,6 +15,7 @@ fn observe(change: impl FnOnce(&mut PodCliqueSet)) -> Observed {
     set.metadata.resource_version = Some("1".to_owned());
     change(&mut set);
     Observed {
+        topology: grove_core::topology::SetTopology::Disabled,
         set: Arc::new(Object { meta: Meta::from(&set.metadata), object: set }.into()),
         access: access::ObservedAccess::default(),
         revisions: None,
