@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::view::{Meta, View, without_managed_fields};
+use crate::view::{Meta, View};
 
 /// A typed object.
 #[derive(Debug)]
@@ -39,22 +39,18 @@ impl<K: kube::Resource> From<K> for Object<K> {
 
 impl<'de, K> Deserialize<'de> for Object<K>
 where
-    K: Clone + DeserializeOwned + kube::Resource,
+    K: DeserializeOwned + kube::Resource,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Lists that were read have spare capacity, a copy has none: 30 % of a PodGang.
-        Ok(K::deserialize(deserializer)?.clone().into())
+        let mut object = K::deserialize(deserializer)?;
+        object.meta_mut().managed_fields = None;
+        Ok(object.into())
     }
 }
 
-impl<K: Clone + DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
+impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
     fn meta(&self) -> &Meta {
         &self.meta
-    }
-
-    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        let json = without_managed_fields(json);
-        Self::deserialize(&mut serde_json::Deserializer::from_slice(&json))
     }
 }
 

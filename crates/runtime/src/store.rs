@@ -208,7 +208,7 @@ impl<T> Clone for Store<T> {
 impl<T: View> Store<T> {
     /// Reads the object that `json` begins with.
     pub(crate) fn read_view(&self, json: &[u8]) -> Result<T, serde_json::Error> {
-        let mut view = T::read(json)?;
+        let mut view = T::deserialize(&mut serde_json::Deserializer::from_slice(json))?;
         (self.0.on_read)(&mut view);
         Ok(view)
     }

@@ -7,14 +7,12 @@
 //! Views are read-only: writing one back would drop the skipped fields. Writes are patches (see
 //! [`crate::write`]).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use memchr::memmem;
-use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::resource::{ObjectKey, Uid};
@@ -23,29 +21,6 @@ use crate::resource::{ObjectKey, Uid};
 pub trait View: DeserializeOwned + Send + Sync + 'static {
     /// Metadata of the object.
     fn meta(&self) -> &Meta;
-
-    /// Decodes the object that `json` begins with.
-    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        Self::deserialize(&mut serde_json::Deserializer::from_slice(json))
-    }
-}
-
-/// Returns the JSON of an object without `metadata.managedFields`, which would take more values than the
-/// rest of a typed object. Views skip them anyway.
-pub fn without_managed_fields(json: &[u8]) -> Cow<'_, [u8]> {
-    const KEY: &[u8] = br#""managedFields":"#;
-    // Quotes inside a string would be escaped, and the server writes the metadata before the spec.
-    let before_spec = memmem::find(json, br#""spec":"#).map_or(json, |spec| &json[..spec]);
-    let Some(start) = memmem::find(before_spec, KEY) else { return Cow::Borrowed(json) };
-    let mut value = serde_json::Deserializer::from_slice(&json[start + KEY.len()..]).into_iter();
-    let Some(Ok(IgnoredAny)) = value.next() else { return Cow::Borrowed(json) };
-    let head = &json[..start];
-    let rest = &json[start + KEY.len() + value.byte_offset()..];
-    let (head, rest) = match rest.strip_prefix(b",") {
-        Some(rest) => (head, rest),
-        None => (head.strip_suffix(b",").unwrap_or(head), rest),
-    };
-    Cow::Owned([head, rest].concat())
 }
 
 /// The part of `metadata` that controllers need.
@@ -346,39 +321,6 @@ mod tests {
         assert_eq!(read(r#"{"a": "1", "a": "2"}"#).iter().collect::<Vec<_>>(), [("a", "2")]);
         assert_eq!(read("null"), Labels::default());
         assert!(serde_json::from_str::<Labels>(r#"{"a": 1}"#).is_err());
-    }
-
-    #[test]
-    fn managed_fields_are_removed_only_from_the_metadata() {
-        let cut = |json: &str| {
-            let cut = without_managed_fields(json.as_bytes());
-            String::from_utf8(cut.into_owned()).unwrap()
-        };
-        let fields = r#"[{"fieldsV1":{"f:spec":{"f:x":{}}},"manager":"\"]}"}]"#;
-        let with = |template: &str| template.replace("FIELDS", fields);
-        let cases = [
-            (
-                r#"{"metadata":{"labels":{},"managedFields":FIELDS,"name":"a"},"spec":{}}"#,
-                r#"{"metadata":{"labels":{},"name":"a"},"spec":{}}"#,
-            ),
-            (
-                r#"{"metadata":{"name":"a","managedFields":FIELDS},"spec":{}}}"#,
-                r#"{"metadata":{"name":"a"},"spec":{}}}"#,
-            ),
-            (r#"{"metadata":{"managedFields":FIELDS}}"#, r#"{"metadata":{}}"#),
-        ];
-        for (object, expected) in cases {
-            assert_eq!(cut(&with(object)), expected);
-        }
-        let left_alone = [
-            r#"{"metadata":{"name":"a"},"spec":{"managedFields":FIELDS}}"#,
-            r#"{"metadata":{"annotations":{"a":"\"managedFields\":[]"}},"spec":{}}"#,
-            r#"{"metadata":{"managedFields":[{"#,
-            "",
-        ];
-        for object in left_alone {
-            assert_eq!(cut(&with(object)), with(object));
-        }
     }
 
     #[test]

@@ -90,10 +90,6 @@ impl View for Set {
     fn meta(&self) -> &Meta {
         &self.object.meta
     }
-
-    fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        Object::read(json).map(Self::from)
-    }
 }
 
 /// A revision of a set's template. The template itself is not kept.
