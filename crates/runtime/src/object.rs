@@ -39,16 +39,17 @@ impl<K: kube::Resource> From<K> for Object<K> {
 
 impl<'de, K> Deserialize<'de> for Object<K>
 where
-    K: DeserializeOwned + kube::Resource,
+    K: Clone + DeserializeOwned + kube::Resource,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = K::deserialize(deserializer)?;
         object.meta_mut().managed_fields = None;
-        Ok(object.into())
+        // Lists that were read have spare capacity, a copy has none.
+        Ok(object.clone().into())
     }
 }
 
-impl<K: DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
+impl<K: Clone + DeserializeOwned + kube::Resource + Send + Sync + 'static> View for Object<K> {
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -161,7 +161,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 struct Held<W> {
     reports: Lane<W>,
-    /// Reports of [`Urgency::Idle`], which all others delay, and which delay only each other.
+    /// Reports of [`Urgency::Idle`], which the others delay, and which delay nothing.
     idle: Lane<W>,
 }
 
@@ -190,8 +190,8 @@ impl<W: Clone> Held<W> {
         let is_idle = urgency == Urgency::Idle;
         let lane = if is_idle { &mut self.idle } else { &mut self.reports };
         let (since, _) = *lane.entry((kind, key.clone())).or_insert_with(|| (now, again.clone()));
-        let pending = self.reports.len() + if is_idle { self.idle.len() } else { 0 };
-        let others = u32::try_from(pending).unwrap_or(u32::MAX).saturating_sub(1);
+        let others = self.reports.len() - usize::from(!is_idle);
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
         let until = Some(since + urgency.delay(others)).filter(|until| *until > now);
         let early = if until.is_none() { self.forget((kind, key)) } else { Vec::new() };
         (until, early)
@@ -199,23 +199,17 @@ impl<W: Clone> Held<W> {
 
     /// Drops a report. Returns what to wake: a delay from a burst ends with the burst.
     fn forget(&mut self, (kind, key): About<'_>) -> Vec<W> {
-        let before = (self.reports.len(), self.idle.len());
+        let is_few = |lane: &Lane<W>| lane.len() <= FEW as usize;
+        let were_many = !is_few(&self.reports);
         let key = (kind, key.clone());
         self.reports.remove(&key);
         self.idle.remove(&key);
-        let after = (self.reports.len(), self.idle.len());
-        let reports = becomes_few(before.0, after.0);
-        let idle = reports || becomes_few(before.0 + before.1, after.0 + after.1);
-        let lanes = [(reports, &self.reports), (idle, &self.idle)];
-        let lanes = lanes.into_iter().filter(|(woken, _)| *woken);
-        lanes.flat_map(|(_, lane)| lane.values().map(|(_, again)| again.clone())).collect()
+        if !(were_many && is_few(&self.reports)) {
+            return Vec::new();
+        }
+        let held = self.reports.values().chain(self.idle.values());
+        held.map(|(_, again)| again.clone()).collect()
     }
-}
-
-/// Whether few of many pending reports are left. One more than [`FEW`]: a report does not delay itself.
-fn becomes_few(before: usize, after: usize) -> bool {
-    let few = FEW as usize + 1;
-    before > few && after <= few
 }
 
 /// Limits how often something is computed, by key.
@@ -309,6 +303,8 @@ mod tests {
         let idle = |held: &mut Held<()>| held.hold(("Gang", &key(0)), Some(Idle), &(), at(0)).0;
         assert_eq!(idle(&mut Held::default()), Some(at(400)), "nothing else is pending");
         assert_eq!(idle(&mut pending), Some(at(38_150)), "all others come first");
+        let other = pending.hold(("Gang", &key(1)), Some(Idle), &(), at(0)).0;
+        assert_eq!(other, Some(at(38_150)), "idle reports do not delay each other");
         for number in 1..=192 {
             pending.forget((kind(number), &key(number)));
         }
@@ -327,15 +323,12 @@ mod tests {
             pending.hold(("Gang", &name(number)), Some(Idle), &number, at(0));
         }
         let mut drop = |kind, number| pending.forget((kind, &name(number)));
-        for number in 0..10 {
+        for number in 0..11 {
             assert!(drop("Clique", number).is_empty(), "{number}");
         }
-        assert_eq!(drop("Clique", 10), Vec::from_iter((11..20).chain(100..120)));
-        assert!(drop("Clique", 11).is_empty(), "they know");
-        for number in 100..118 {
-            assert!(drop("Gang", number).is_empty(), "{number}");
-        }
-        assert_eq!(drop("Gang", 118), [119], "reports that are not idle know since the burst");
+        assert_eq!(drop("Clique", 11), Vec::from_iter((12..20).chain(100..120)));
+        assert!(drop("Clique", 12).is_empty(), "they know");
+        assert!(drop("Gang", 100).is_empty());
     }
 
     #[test]
