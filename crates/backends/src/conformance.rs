@@ -172,6 +172,10 @@ impl Driver {
             self.syncs(&fixtures, 1, Some(&objects), "generation 1 again").await,
         );
         checks.note("SyncPodGang answers for a thousand pods", self.syncs_many(&fixtures).await);
+        checks.note(
+            "a set that has to be packed is refused, or its gang is synced",
+            self.packs(&fixtures, &description).await,
+        );
 
         let patch = checks.note("PreparePods says what pods need", self.prepares(&fixtures).await);
         checks.note(
@@ -287,6 +291,24 @@ impl Driver {
             Some(false) if said => Ok(()),
             _ => Err(call.broken(wants)),
         }
+    }
+
+    /// A program that calls topology refused must not allow what it cannot keep.
+    async fn packs(&self, fixtures: &Fixtures, said: &Description) -> Result<(), Broken> {
+        let fields = json!({ "podCliqueSet": fixtures.packed_set() });
+        let about = "a new set with a topology constraint";
+        let call = self.ask(Operation::ValidatePodCliqueSet, about, fields).await;
+        let wants = "response.allowed";
+        let allowed = call.answer(wants)?.allowed.ok_or_else(|| call.broken(wants))?;
+        if !allowed {
+            return Ok(());
+        }
+        if said.capabilities.topology == "refused" {
+            return Err(call.broken("response.allowed false, as capabilities.topology says"));
+        }
+        let about = "a gang with a topology constraint";
+        let call = self.sync(&fixtures.packed_gang(), fixtures, None, about).await;
+        objects(&call).map(|_| ())
     }
 
     async fn syncs(

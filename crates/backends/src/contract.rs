@@ -213,6 +213,9 @@ pub struct GangInput<'a> {
     pub set: Option<&'a PodCliqueSet>,
     /// Progress of its pods; empty for backends without [`Backend::pods`].
     pub progress: &'a PodProgress,
+    /// Name of the scheduler's own topology object, if the topology of the gang refers to one that another
+    /// owner manages.
+    pub topology: Option<&'a str>,
     /// The scheduler's objects.
     pub objects: &'a dyn SchedulerObjects,
 }

@@ -81,7 +81,8 @@ impl Backend for KaiScheduler {
             return Ok(Vec::new());
         }
         let failed = |message: String| BackendError::invalid(NAME, MAPPING_FAILED, message);
-        let spec = pod_group::spec(gang.object).map_err(failed)?;
+        let topology = gang.topology.or_else(|| topology_name(gang.object));
+        let spec = pod_group::spec(gang.object, topology).map_err(failed)?;
         let set = owner(gang).map_err(failed)?;
         let queue = queue::of(set, self.default_queue.as_deref()).map_err(failed)?;
         gang.objects.require(NAME, &POD_GROUPS)?;

@@ -109,6 +109,7 @@ impl Operator {
             object: gang,
             set: None,
             progress: &PodProgress::default(),
+            topology: None,
             objects: &Nothing,
         };
         let (fence, outside) = (&Fence::default(), &Outside::default());

@@ -46,7 +46,7 @@ async fn the_reference_keeps_the_contract() {
         let program = ReferenceBackend::start(&pki, shown, 0);
         let report = check(&pki, shown, &program.url()).await;
         assert_eq!(broken(&report), [], "{shown:?}");
-        assert_eq!(report.checks.len(), 22);
+        assert_eq!(report.checks.len(), 23);
         assert_eq!(report.kinds, ["crew.example.com/v1 Crew"]);
     }
 }
@@ -74,7 +74,7 @@ async fn an_unreachable_program_fails_the_first_check() {
 async fn every_way_to_break_the_contract_is_found() {
     let pki = Pki::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/broken"));
     let program = StandIn::start(&pki).await;
-    let cases: [(Behaviour, &[&str]); 6] = [
+    let cases: [(Behaviour, &[&str]); 7] = [
         (
             Behaviour::Changed(|answer| answer["response"]["uid"] = json!("other")),
             &["Describe says what the scheduler is"],
@@ -86,6 +86,18 @@ async fn every_way_to_break_the_contract_is_found() {
         (
             Behaviour::Text(StatusCode::INTERNAL_SERVER_ERROR, "boom".to_owned()),
             &["Describe says what the scheduler is"],
+        ),
+        (
+            Behaviour::Changed(|answer| {
+                let said = &mut answer["response"]["description"];
+                if said.is_object() {
+                    said["capabilities"]["topology"] = json!("refused");
+                }
+            }),
+            &[
+                "a set that has to be packed is refused, or its gang is synced",
+                "an unknown operation is refused with an error",
+            ],
         ),
         // It does not look at what it is asked.
         (

@@ -23,7 +23,7 @@ use grove_runtime::view::{Meta, MetaView, View};
 use grove_runtime::watch::Selection;
 use jiff::Timestamp;
 
-pub(crate) use self::topologies::TopologyCaches;
+pub(crate) use self::topologies::{TopologyCaches, named_topology, reference};
 use self::views::{Pod, Revision, Set, TokenSecret, gang_of};
 use crate::controllers::claims;
 use crate::controllers::clique::HadMinimum;

@@ -1,12 +1,13 @@
 //! The objects in the requests: a set of two pods, its gang, and one of the pods.
 
-use grove_api::{finalizers, labels};
+use grove_api::{annotations, finalizers, labels};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "conformance";
 const SET: &str = "demo";
 const GANG: &str = "demo-0";
 const CLIQUE: &str = "demo-0-worker";
+const TOPOLOGY: &str = "racks";
 
 /// Objects for one scheduler.
 pub(super) struct Fixtures {
@@ -57,6 +58,23 @@ impl Fixtures {
                 { "name": CLIQUE, "minReplicas": 2, "podReferences": references },
             ]},
         })
+    }
+
+    /// The set, each replica of which has to be in one rack.
+    pub(super) fn packed_set(&self) -> Value {
+        let mut set = self.set();
+        set["spec"]["template"]["topologyConstraint"] = json!({ "topologyName": TOPOLOGY, "pack": { "required": "rack", "preferred": "host" } });
+        set
+    }
+
+    /// A gang of that set.
+    pub(super) fn packed_gang(&self) -> Value {
+        let mut gang = self.gang("3", 1, 0);
+        gang["metadata"]["annotations"] = json!({ annotations::TOPOLOGY_NAME: TOPOLOGY });
+        gang["spec"]["topologyConstraint"] = json!({ "packConstraint": {
+            "required": "topology.kubernetes.io/rack", "preferred": "kubernetes.io/hostname",
+        } });
+        gang
     }
 
     /// A pod that is about to be created.
@@ -117,5 +135,10 @@ mod tests {
         let gang: PodGang = serde_json::from_value(fixtures.gang("1", 2, 3)).unwrap();
         assert_eq!(gang.spec.pod_groups[0].pod_references.len(), 3);
         assert_eq!(serde_json::to_value(&gang).unwrap(), fixtures.gang("1", 2, 3));
+        let packed: PodCliqueSet = serde_json::from_value(fixtures.packed_set()).unwrap();
+        let constraint = packed.spec.template.topology_constraint.unwrap();
+        assert_eq!((constraint.required(), constraint.preferred()), (Some("rack"), Some("host")));
+        let packed: PodGang = serde_json::from_value(fixtures.packed_gang()).unwrap();
+        assert_eq!(serde_json::to_value(&packed).unwrap(), fixtures.packed_gang());
     }
 }

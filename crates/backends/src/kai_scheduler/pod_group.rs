@@ -6,12 +6,11 @@ use grove_api::pod_gang::TranslatedConstraint;
 use grove_api::{PodGang, annotations as keys};
 use serde_json::{Map, Value, json};
 
-use super::{NODE_POOL, POD_GROUPS, QUEUE, SKIP_POD_GROUPER, topology_name};
+use super::{NODE_POOL, POD_GROUPS, QUEUE, SKIP_POD_GROUPER};
 use crate::objects::{SchedulerObject, owner};
 
 /// The fields of `spec` that Grove owns: `null` where there must be no value.
-pub(super) fn spec(gang: &PodGang) -> Result<Map<String, Value>, String> {
-    let topology = topology_name(gang);
+pub(super) fn spec(gang: &PodGang, topology: Option<&str>) -> Result<Map<String, Value>, String> {
     let spec = &gang.spec;
     let constraint = |one: Option<&TranslatedConstraint>| constraint(one, topology);
     let whole = constraint(spec.topology_constraint.as_ref())?;
@@ -98,7 +97,8 @@ fn keep_unknown(wanted: &mut Value, stored: &Value) {
     *wanted = merged;
 }
 
-/// The constraint of KAI. One without levels would keep KAI from placing anything, so it is omitted.
+/// The constraint of KAI. One without levels would keep KAI from placing anything, so it is omitted. So is a mere
+/// preference in a topology that is no longer there, which a gang may have kept.
 fn constraint<'g>(
     given: Option<&'g TranslatedConstraint>,
     topology: Option<&str>,
@@ -108,7 +108,7 @@ fn constraint<'g>(
     };
     let level = |level: Option<&'g String>| level.map(String::as_str).filter(|one| !one.is_empty());
     let (required, preferred) = (level(pack.required.as_ref()), level(pack.preferred.as_ref()));
-    if required.is_none() && preferred.is_none() {
+    if required.is_none() && (preferred.is_none() || topology.is_none()) {
         return Ok(None);
     }
     let topology =

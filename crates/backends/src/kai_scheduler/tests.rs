@@ -63,6 +63,7 @@ fn plan(gang: &PodGang, set: &PodCliqueSet, objects: &Given) -> Result<Vec<Write
         object: gang,
         set: Some(set),
         progress: &PodProgress::default(),
+        topology: None,
         objects,
     })
 }
@@ -255,6 +256,7 @@ fn mapping_errors_report_the_topology_before_the_queue() {
                 object: &gang,
                 set,
                 progress: &PodProgress::default(),
+                topology: None,
                 objects: &objects,
             })
             .unwrap_err();
@@ -269,6 +271,41 @@ fn mapping_errors_report_the_topology_before_the_queue() {
         inf(|gang| gang["metadata"]["annotations"] = json!({ TOPOLOGY: "kai-topology" }));
     let topology = &created(&by_annotation, &test)["spec"]["topologyConstraint"]["topology"];
     assert_eq!(topology, "kai-topology");
+}
+
+#[test]
+fn a_topology_of_another_owner_is_named_in_every_constraint() {
+    let (gang, set, objects) = (inf(|_| {}), in_queue("test"), Given::default());
+    let input = GangInput {
+        object: &gang,
+        set: Some(&set),
+        progress: &PodProgress::default(),
+        topology: Some("theirs"),
+        objects: &objects,
+    };
+    let mut writes = kai().plan(&input).unwrap();
+    let Verb::Create { body } = writes.pop().unwrap().verb else { panic!("not created") };
+    let spec = &body["spec"];
+    for constraint in [
+        &spec["topologyConstraint"],
+        &spec["subGroups"][0]["topologyConstraint"],
+        &spec["subGroups"][3]["topologyConstraint"],
+    ] {
+        assert_eq!(constraint["topology"], "theirs", "{spec}");
+    }
+}
+
+#[test]
+fn a_preference_without_a_topology_is_no_constraint() {
+    let gang = inf(|gang| {
+        gang["metadata"]["annotations"] = json!({});
+        let prefers = json!({ "packConstraint": { "preferred": "kubernetes.io/hostname" } });
+        gang["spec"]["topologyConstraint"] = prefers.clone();
+        gang["spec"]["topologyConstraintGroupConfigs"][0]["topologyConstraint"] = prefers.clone();
+        gang["spec"]["podgroups"][2]["topologyConstraint"] = prefers;
+    });
+    let group = created(&gang, &in_queue("test"));
+    assert!(!group["spec"].to_string().contains("hostname"), "{group}");
 }
 
 #[test]
@@ -337,6 +374,7 @@ fn the_pod_grouper_of_kai_can_create_the_groups() {
         object: &gang,
         set: Some(&unnamed),
         progress: &PodProgress::default(),
+        topology: None,
         objects: &objects,
     };
     assert_eq!(kai.plan(&handed).unwrap(), []);

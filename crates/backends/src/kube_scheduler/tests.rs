@@ -100,7 +100,13 @@ fn pods_are_held_back_while_a_kind_that_decides_about_their_group_is_unknown() {
         assert!(error.to_string().contains(&format!("{reported}.scheduling.k8s.io")), "{error}");
         let gang = gang();
         let progress = PodProgress::default();
-        let gang = GangInput { object: &gang, set: None, progress: &progress, objects: &cluster };
+        let gang = GangInput {
+            object: &gang,
+            set: None,
+            progress: &progress,
+            topology: None,
+            objects: &cluster,
+        };
         assert_eq!(gangs().plan(&gang).unwrap_err().reason(), "SchedulerApiUnknown", "{case}");
         assert!(gangs().rules(gang.object, &cluster).is_some(), "{case}");
         let off = KubeScheduler { gang_scheduling: false };

@@ -49,7 +49,13 @@ fn volcano() -> Volcano {
 
 fn planned(gang: &PodGang, objects: &Given) -> Option<Verb> {
     let mut writes = volcano()
-        .plan(&GangInput { object: gang, set: None, progress: &PodProgress::default(), objects })
+        .plan(&GangInput {
+            object: gang,
+            set: None,
+            progress: &PodProgress::default(),
+            topology: None,
+            objects,
+        })
         .unwrap();
     assert!(writes.len() <= 1, "{writes:?}");
     writes.pop().map(|write| write.verb)
@@ -108,6 +114,7 @@ fn the_queue_is_that_of_the_set_or_of_its_cliques() {
             object: &gang,
             set,
             progress: &PodProgress::default(),
+            topology: None,
             objects: &objects,
         })
     };
@@ -224,6 +231,7 @@ fn pod_groups_of_other_owners_are_reported_and_not_taken_over() {
             object: &gang,
             set: None,
             progress: &PodProgress::default(),
+            topology: None,
             objects,
         })
     };

@@ -162,7 +162,7 @@ impl Shared {
 
 fn good(request: &Value) -> Value {
     let words = json!({
-        "objects": "Crew", "minimum": "enforced", "gang": "enforced", "topology": "refused",
+        "objects": "Crew", "minimum": "enforced", "gang": "enforced", "topology": "required levels",
         "queue": "none", "priority": "yes",
     });
     let description =

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet, config};
+use grove_api::annotations::TOPOLOGY_NAME;
+use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet, PodGang, config};
 use grove_core::topology::{Lookup, Mode, SetTopology, managed_topology, topology_name};
 use grove_runtime::cache::Caches;
 use grove_runtime::object::Object;
@@ -54,6 +55,12 @@ impl TopologyCaches {
         }
     }
 
+    /// Name of the scheduler's own topology object for a gang, if another owner manages it.
+    pub(crate) fn reference(&self, gang: &Object<PodGang>, scheduler: &str) -> Option<String> {
+        let binding = self.bindings.get(&ObjectKey::new("", named_topology(gang)?))?;
+        reference(&binding.object, scheduler).map(str::to_owned)
+    }
+
     /// Wakes the keys of all sets that name a binding when it changes.
     pub(crate) fn wake<K: Key>(
         &self,
@@ -82,6 +89,21 @@ impl TopologyCaches {
         });
         table.on_presence(&self.bindings, "topologies can be read, or no longer", move || of(None));
     }
+}
+
+/// The topology that a gang names.
+pub(crate) fn named_topology(gang: &Object<PodGang>) -> Option<&str> {
+    gang.object.metadata.annotations.as_ref()?.get(TOPOLOGY_NAME).map(String::as_str)
+}
+
+/// Name of a scheduler's topology object that a binding refers to.
+pub(crate) fn reference<'b>(
+    binding: &'b ClusterTopologyBinding,
+    scheduler: &str,
+) -> Option<&'b str> {
+    let mut listed = binding.spec.scheduler_topology_bindings.iter();
+    let listed = listed.find(|one| one.scheduler_name == scheduler)?;
+    Some(&listed.topology_reference)
 }
 
 fn facts(binding: &Object<ClusterTopologyBinding>) -> impl PartialEq + use<> {

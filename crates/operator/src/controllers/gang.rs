@@ -43,6 +43,7 @@ pub(crate) async fn reconcile(
         Some(_) => context.stores.progress(&gang),
         None => PodProgress::default(),
     };
+    let topology = context.stores.topologies.reference(&gang, backend.name());
     let done = if gang.meta.deleting {
         backend.pod_gang_deleted(&attempt.key, Some(&gang.object), call).await
     } else {
@@ -50,6 +51,7 @@ pub(crate) async fn reconcile(
             object: &gang.object,
             set: set.as_ref().map(|set| &set.object),
             progress: &progress,
+            topology: topology.as_deref(),
             objects: &context.stores.scheduler_objects,
         };
         backend.sync_pod_gang(input, call).await

@@ -29,6 +29,7 @@ pub(crate) use self::wake::queue;
 use self::decide::{Decision, Next};
 use super::context::Context;
 use super::error::ReconcileError;
+use crate::caches::reference;
 
 /// Name of the controller, and source of its events.
 pub(crate) const NAME: &str = "clustertopology-controller";
@@ -61,8 +62,8 @@ async fn of_binding(
     let binding = context.stores.topologies.bindings.get(&ObjectKey::new("", name));
     let Some(binding) = binding.filter(|binding| !binding.meta.deleting) else { return Ok(None) };
     let topology = Topology::from(&binding.object);
-    let reference = |scheduler: &str| observe::reference(&binding.object, scheduler);
-    let observed = observe::schedulers(&context.stores, &context.backends, &topology, reference);
+    let referred = |scheduler: &str| reference(&binding.object, scheduler);
+    let observed = observe::schedulers(&context.stores, &context.backends, &topology, referred);
     // A cache that is about to be filled wakes the topology.
     let Some(observed) = observed else { return Ok(None) };
     let mut decisions = decide::decide(&topology, &observed);

@@ -47,7 +47,7 @@ fn outcome_with(
         ((*member).to_owned(), SucceededPods { indices: indices.to_vec(), remaining: *remaining })
     });
     let progress = &PodProgress { released: true, succeeded: succeeded.collect() };
-    plan(&GangInput { object: gang, set: None, progress, objects }, api)
+    plan(&GangInput { object: gang, set: None, progress, topology: None, objects }, api)
 }
 
 fn planned(gang: &PodGang, api: Api, objects: &Given) -> Vec<Write> {
@@ -125,7 +125,8 @@ fn the_root_of_a_tree_waits_until_the_pods_are_released() {
     let reported = |released| {
         let serve = serve();
         let progress = &PodProgress { released, ..PodProgress::default() };
-        let gang = GangInput { object: &serve, set: None, progress, objects: &objects };
+        let gang =
+            GangInput { object: &serve, set: None, progress, topology: None, objects: &objects };
         let writes = plan(&gang, Api::Composite).unwrap();
         writes.iter().map(|write| write.key.name.to_string()).collect::<Vec<_>>()
     };

@@ -40,7 +40,13 @@ fn stored(name: &str, uid: &str) -> Value {
 
 fn writes_for(objects: &Given, wanted: Vec<Value>) -> Result<Vec<Write>, Refused> {
     let gang = gang();
-    let gang = GangInput { object: &gang, set: None, progress: &PodProgress::default(), objects };
+    let gang = GangInput {
+        object: &gang,
+        set: None,
+        progress: &PodProgress::default(),
+        topology: None,
+        objects,
+    };
     writes("crew", &[CREWS], &gang, wanted)
 }
 

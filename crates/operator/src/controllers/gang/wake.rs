@@ -1,6 +1,6 @@
 //! What wakes a PodGang.
 
-use grove_api::PodGang;
+use grove_api::{ClusterTopologyBinding, PodGang};
 use grove_backends::{Registry, SchedulerObject};
 use grove_core::pods::Phase;
 use grove_runtime::object::Object;
@@ -10,8 +10,8 @@ use grove_runtime::queue::Queue;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::wake::{WakeTable, by};
 
-use crate::caches::Stores;
 use crate::caches::views::{Pod, Set};
+use crate::caches::{Stores, named_topology};
 
 /// The wake table of gangs.
 pub(crate) fn queue(
@@ -40,6 +40,14 @@ pub(crate) fn queue(
         });
         table.reads(&stores.cliques.store, "find the pods of a gang, which wake it");
     }
+    let all = stores.clone();
+    let why = "the topology of the gang refers to another object of its scheduler";
+    table.on(&stores.topologies.bindings, why, ChildChange, by(references), move |binding| {
+        let of_topology =
+            |gang: &Object<PodGang>| named_topology(gang) == Some(&*binding.meta.key.name);
+        let gangs = all.gangs.store.all();
+        gangs.iter().filter(|gang| of_topology(gang)).map(|gang| gang.meta.key.clone()).collect()
+    });
     for store in stores.scheduler_objects.stores() {
         let owner = |object: &SchedulerObject| object.gang().into_iter().collect();
         let why = "a scheduler object of the gang changed, also by other controllers";
@@ -57,6 +65,11 @@ fn gang_facts(gang: &Object<PodGang>) -> impl PartialEq + use<> {
     let Object { meta, object } = gang;
     let annotations = object.metadata.annotations.clone();
     (meta.uid.clone(), meta.generation, meta.deleting, meta.labels.clone(), annotations)
+}
+
+/// The topology objects of schedulers that a binding refers to.
+fn references(binding: &Object<ClusterTopologyBinding>) -> impl PartialEq + use<> {
+    binding.object.spec.scheduler_topology_bindings.clone()
 }
 
 fn set_facts(set: &Set) -> impl PartialEq + use<> {

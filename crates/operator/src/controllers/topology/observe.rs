@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use grove_api::ClusterTopologyBinding;
 use grove_backends::{Registry, SchedulerObject, Topology, TopologyPart};
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::store::Presence;
@@ -40,14 +39,4 @@ pub(super) fn schedulers<'a>(
         schedulers.push(TopologyScheduler { name, part, reference, live, presence });
     }
     Some(schedulers)
-}
-
-/// Name of a scheduler's topology object that a binding refers to.
-pub(super) fn reference<'b>(
-    binding: &'b ClusterTopologyBinding,
-    scheduler: &str,
-) -> Option<&'b str> {
-    let mut listed = binding.spec.scheduler_topology_bindings.iter();
-    let listed = listed.find(|one| one.scheduler_name == scheduler)?;
-    Some(&listed.topology_reference)
 }

@@ -10,8 +10,8 @@ use grove_runtime::queue::Queue;
 use grove_runtime::view::View as _;
 use grove_runtime::wake::{WakeTable, by};
 
-use super::{TopologyKey, observe};
-use crate::caches::Stores;
+use super::TopologyKey;
+use crate::caches::{Stores, reference};
 
 /// The wake table of topologies.
 pub(crate) fn queue(
@@ -91,8 +91,7 @@ fn concerned(
     };
     let bindings = stores.topologies.bindings.all();
     let bindings = bindings.iter().filter(|binding| {
-        let reference = observe::reference(&binding.object, scheduler);
-        is_about(&Topology::from(&binding.object), reference)
+        is_about(&Topology::from(&binding.object), reference(&binding.object, scheduler))
     });
     let topologies = stores.topologies.managed.all();
     let topologies =

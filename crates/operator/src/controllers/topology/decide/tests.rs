@@ -45,7 +45,7 @@ fn kai(binding: &ClusterTopologyBinding, label: Option<&str>, presence: Presence
     let with_topology = registry.all().filter_map(|one| Some((one.name(), one.topology()?)));
     let observed: Vec<_> = with_topology
         .map(|(name, part)| {
-            let reference = super::super::observe::reference(binding, name);
+            let reference = crate::caches::reference(binding, name);
             TopologyScheduler { name, part, reference, live: label.map(live), presence }
         })
         .collect();
