@@ -13,12 +13,12 @@ use grove_testbed::cluster::TestCluster;
 use grove_testbed::kinds::{CLUSTER_TOPOLOGIES, EVENTS, KAI_TOPOLOGIES, TOPOLOGY_BINDINGS};
 use grove_testbed::mirror::{Namespace, condition, text};
 use grove_testbed::operator::{OPERATOR, Setup};
+use grove_testbed::topology::{HOST, Levels, levels, managing};
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
 
 const KAI_ROLE: &str = include_str!("../../../deploy/schedulers/kai.yaml");
 const PROFILES: &str = "scheduler: {profiles: [{name: kai-scheduler}]}";
-const HOST: &str = "kubernetes.io/hostname";
 
 fn setup() -> Setup<'static> {
     Setup { configuration: PROFILES, ..Setup::default() }
@@ -29,15 +29,7 @@ fn with_role(cluster: TestCluster) -> TestCluster {
     cluster
 }
 
-/// Domains and keys of levels.
-type Levels = [(&'static str, &'static str)];
-
-fn levels(levels: &Levels) -> Value {
-    let one = |(domain, key): &(&str, &str)| json!({ "domain": domain, "key": key });
-    levels.iter().map(one).collect()
-}
-
-fn binding(name: &str, of: &Levels) -> Value {
+fn binding(name: &str, of: &Levels<'_>) -> Value {
     json!({
         "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopologyBinding",
         "metadata": { "name": name }, "spec": { "levels": levels(of) },
@@ -45,7 +37,7 @@ fn binding(name: &str, of: &Levels) -> Value {
 }
 
 /// A binding to a topology of another owner.
-fn referring(name: &str, of: &Levels, scheduler: &str, reference: &str) -> Value {
+fn referring(name: &str, of: &Levels<'_>, scheduler: &str, reference: &str) -> Value {
     let mut binding = binding(name, of);
     binding["spec"]["schedulerTopologyBindings"] =
         json!([{ "schedulerName": scheduler, "topologyReference": reference }]);
@@ -272,24 +264,24 @@ async fn what_others_manage_is_compared_and_never_written() {
 async fn the_managed_topology_is_emitted_from_the_broadest_level_to_the_narrowest() {
     let cluster = with_role(TestCluster::api_server(&OPERATOR));
     cluster.install(&foreign_crds::kai());
-    let operator = cluster.operator(setup()).await;
-    let topologies = cluster.mirror_of(&[CLUSTER_TOPOLOGIES]).await.namespace("");
     let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     kai.create(KAI_TOPOLOGIES, &kai_topology("grove-topology", &["theirs"])).await;
-    let of = levels(&[("host", HOST), ("zone", "topo/zone"), ("rack", "topo/rack")]);
-    for name in ["grove-topology", "other"] {
-        let topology = json!({
-            "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology",
-            "metadata": { "name": name }, "spec": { "levels": of },
-        });
-        topologies.create(CLUSTER_TOPOLOGIES, &topology).await;
-    }
+    let of = [("host", HOST), ("zone", "topo/zone"), ("rack", "topo/rack")];
+    let configuration = managing(PROFILES, &of);
+    let operator = cluster.operator(Setup { configuration: &configuration, ..setup() }).await;
+    let topologies = cluster.mirror_of(&[CLUSTER_TOPOLOGIES]).await.namespace("");
+    let other = json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology",
+        "metadata": { "name": "other" }, "spec": { "levels": levels(&of) },
+    });
+    topologies.create(CLUSTER_TOPOLOGIES, &other).await;
     let until_ready = |status: &'static str, errors: usize| {
         let topologies = topologies.clone();
         async move {
             topologies
                 .until_is(&format!("Ready is {status} with {errors} errors"), |state| {
-                    let topology = state.get(CLUSTER_TOPOLOGIES, "grove-topology").unwrap();
+                    let found = state.get(CLUSTER_TOPOLOGIES, "grove-topology");
+                    let Some(topology) = found else { return false };
                     let found = topology["status"]["lastErrors"].as_array().map_or(0, Vec::len);
                     condition(topology, "Ready")["status"] == status && found == errors
                 })

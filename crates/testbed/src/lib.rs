@@ -37,6 +37,7 @@ pub mod reference_backend;
 pub mod requests;
 pub mod sets;
 pub mod table;
+pub mod topology;
 
 use std::time::Duration;
 
