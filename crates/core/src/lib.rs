@@ -13,6 +13,7 @@ pub mod hash;
 pub mod layout;
 pub mod minimum;
 pub mod pods;
+pub mod quantity;
 pub mod replicas;
 pub mod revision;
 pub mod start_order;

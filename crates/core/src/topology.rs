@@ -14,9 +14,11 @@ use grove_api::topology_constraint::TopologyConstraint;
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet, config};
 
 mod conditions;
+mod placed;
 mod translate;
 
 pub use conditions::report;
+pub use placed::{NodeLabels, Placed, Placement, Spread, placement};
 
 /// One level: the word that constraints use, and the node label that distinguishes its domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,20 @@ impl From<&ClusterTopologyBinding> for Hierarchy {
     }
 }
 
+/// From the broadest to the narrowest domain, whatever the order of its list.
+impl From<&ClusterTopology> for Hierarchy {
+    fn from(topology: &ClusterTopology) -> Self {
+        let mut levels: Vec<_> = topology.spec.levels.iter().collect();
+        levels.sort_by(|one, other| one.domain.cmp(&other.domain));
+        let level = |one: &ClusterTopologyLevel| Level {
+            domain: one.domain.as_str().to_owned(),
+            key: one.key.clone(),
+        };
+        let name = topology.metadata.name.clone().unwrap_or_default();
+        Self { name, levels: levels.into_iter().map(level).collect() }
+    }
+}
+
 /// What an operator does about topology constraints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -79,20 +95,11 @@ pub enum Mode {
 
 impl From<&config::Topology> for Mode {
     fn from(configured: &config::Topology) -> Self {
-        if !configured.enabled {
-            return Self::Disabled;
+        match managed_topology(configured) {
+            _ if !configured.enabled => Self::Disabled,
+            None => Self::Bindings,
+            Some(managed) => Self::Managed(Arc::new(Hierarchy::from(&managed))),
         }
-        if configured.levels.is_empty() {
-            return Self::Bindings;
-        }
-        let mut levels: Vec<_> = configured.levels.iter().collect();
-        levels.sort_by(|one, other| one.domain.cmp(&other.domain));
-        let level = |one: &config::TopologyLevel| Level {
-            domain: one.domain.as_str().to_owned(),
-            key: one.key.clone(),
-        };
-        let levels = levels.into_iter().map(level).collect();
-        Self::Managed(Arc::new(Hierarchy { name: MANAGED_NAME.to_owned(), levels }))
     }
 }
 

@@ -15,7 +15,6 @@ mod environment;
 mod handlers;
 mod part;
 mod pod;
-mod quantity;
 mod resources;
 mod scheduling;
 mod security;

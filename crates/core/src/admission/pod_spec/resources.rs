@@ -6,8 +6,8 @@ use grove_api::field_error::FieldError;
 use serde_json::Value;
 
 use super::part::{Part, faults};
-use super::quantity::{Quantity, Unusable};
 use crate::admission::syntax;
+use crate::quantity::{Quantity, Unusable};
 
 const HUGE_PAGES: &str = "hugepages-";
 

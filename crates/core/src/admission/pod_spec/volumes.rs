@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::environment;
 use super::part::{Part, descending, no_backsteps};
-use super::quantity::Quantity;
 use crate::admission::syntax;
+use crate::quantity::Quantity;
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const HOST_PATH_TYPES: [&str; 7] = [

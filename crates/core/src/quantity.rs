@@ -1,14 +1,18 @@
 //! Resource quantities, parsed as by the API server.
 
+use std::fmt;
+use std::ops::{Add, Sub};
+
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// A quantity in units of 10⁻⁹.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Quantity(i128);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quantity(i128);
 
 /// Why a value cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub enum Unusable {
     /// The API server refuses it.
     Malformed,
     /// The API server rounds it in its own way; it is not checked here.
@@ -18,7 +22,13 @@ pub(super) enum Unusable {
 const NANO_DIGITS: i32 = 9;
 
 impl Quantity {
-    pub(super) fn read(value: &Value) -> Result<Self, Unusable> {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// One unit.
+    pub const ONE: Self = Self(1_000_000_000);
+
+    /// The quantity in a JSON value, which may be text or a number.
+    pub fn read(value: &Value) -> Result<Self, Unusable> {
         match value {
             Value::String(text) => Self::parse(text),
             Value::Number(number) => Self::parse(&number.to_string()),
@@ -26,7 +36,8 @@ impl Quantity {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, Unusable> {
+    /// The quantity in a text.
+    pub fn parse(text: &str) -> Result<Self, Unusable> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let sign = if text.starts_with('-') { -1 } else { 1 };
         let end =
@@ -45,17 +56,57 @@ impl Quantity {
         shifted(nanos, shift).map(|nanos| Self(sign * nanos)).ok_or(Unusable::OutOfRange)
     }
 
-    pub(super) fn is_negative(self) -> bool {
+    /// Whether it is less than zero.
+    pub fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    pub(super) fn is_whole(self) -> bool {
-        self.0 % 1_000_000_000 == 0
+    /// Whether it has no fraction.
+    pub fn is_whole(self) -> bool {
+        self.0 % Self::ONE.0 == 0
     }
 
     /// Whether it is a multiple of another one, which is greater than zero.
-    pub(super) fn is_multiple_of(self, unit: Self) -> bool {
+    pub fn is_multiple_of(self, unit: Self) -> bool {
         unit.0 > 0 && self.0 % unit.0 == 0
+    }
+
+    /// How many times another one, which is greater than zero, is contained in it.
+    pub fn contains(self, unit: Self) -> u64 {
+        let times = self.0.checked_div(unit.0).unwrap_or_default().max(0);
+        u64::try_from(times).unwrap_or(u64::MAX)
+    }
+}
+
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// Exact, with the largest decimal suffix below one that leaves no fraction.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(Self::ONE.0, ""), (1_000_000, "m"), (1_000, "u")];
+        let unit = units.into_iter().find(|(unit, _)| self.0 % unit == 0);
+        let (unit, suffix) = unit.unwrap_or((1, "n"));
+        write!(f, "{}{suffix}", self.0 / unit)
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -120,6 +171,39 @@ mod tests {
         assert!(Quantity::read(&json!("1Gi")).unwrap() > Quantity::read(&json!("1G")).unwrap());
         assert!(Quantity::read(&json!("-1")).is_ok_and(Quantity::is_negative));
         assert!(Quantity::read(&json!("1500m")).is_ok_and(|quantity| !quantity.is_whole()));
+    }
+
+    #[test]
+    fn quantities_are_written_exactly() {
+        for (text, written) in [
+            ("0", "0"),
+            ("2", "2"),
+            ("1500m", "1500m"),
+            ("1.5", "1500m"),
+            ("1Gi", "1073741824"),
+            ("-0.5", "-500m"),
+            ("1500u", "1500u"),
+            ("1n", "1n"),
+        ] {
+            assert_eq!(Quantity::parse(text).unwrap().to_string(), written);
+        }
+    }
+
+    #[test]
+    fn quantities_are_added_subtracted_and_divided() {
+        let of = |text: &str| Quantity::parse(text).unwrap();
+        assert_eq!(of("1") + of("500m"), of("1.5"));
+        assert_eq!(of("1") - of("1500m"), of("-500m"));
+        for (whole, part, times) in [
+            ("8", "3", 2),
+            ("8", "8", 1),
+            ("1", "300m", 3),
+            ("-1", "1", 0),
+            ("1", "2", 0),
+            ("1", "0", 0),
+        ] {
+            assert_eq!(of(whole).contains(of(part)), times, "{whole} {part}");
+        }
     }
 
     #[test]
