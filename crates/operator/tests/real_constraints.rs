@@ -15,9 +15,10 @@ use grove_testbed::kinds::{CLUSTER_TOPOLOGIES, GANGS, KAI_TOPOLOGIES, SETS, TOPO
 use grove_testbed::mirror::{Mirror, Namespace, condition, text};
 use grove_testbed::operator::{OPERATOR, Operator, Setup};
 use grove_testbed::requests::Sent;
+use grove_testbed::sets;
 use grove_testbed::topology::{
-    BLOCK, HOST, Levels, PODS_OF_SET, RACK, levels, managing, pack, packed, parts, pods,
-    until_packed, until_said,
+    BLOCK, HOST, Levels, PODS_OF_SET, RACK, levels, managing, pack, packed, pods, until_packed,
+    until_said,
 };
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
@@ -117,7 +118,7 @@ async fn the_life_of_a_managed_topology() {
 
     // Off: sets without constraints run, others are refused.
     let operator = world.operator(PROFILES).await;
-    namespace.create(SETS, &parts()).await;
+    namespace.create(SETS, &sets::small("x")).await;
     namespace.until_complete(PODS_OF_SET).await;
     let rack = domain("rack");
     let refused = namespace.try_create(SETS, &packed("y", &rack, &Value::Null, &Value::Null)).await;

@@ -131,7 +131,8 @@ pub async fn scale(namespace: &Namespace, kind: Kind, name: &str, replicas: i32)
 #[macro_export]
 macro_rules! rules {
     ($($check:ident,)*) => {
-        pub(crate) const RULES: &[$crate::fixture::Rule] = &[
+        /// The rules of this module.
+        pub const RULES: &[$crate::fixture::Rule] = &[
             $($crate::fixture::Rule {
                 name: concat!(module_path!(), "::", stringify!($check)),
                 check: |fixture, namespace| Box::pin($check(fixture, namespace)),

@@ -31,6 +31,8 @@ pub mod mirror;
 pub mod normalized;
 #[cfg(feature = "operator")]
 pub mod operator;
+#[cfg(feature = "operator")]
+pub mod placement;
 pub mod process;
 pub mod program;
 pub mod reference_backend;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::kinds::{GANGS, PODS, SETS};
 use crate::mirror::{Namespace, condition, text};
-use crate::sets::{self, Manifest as _};
+use crate::sets;
 use serde_json::{Value, json};
 
 pub const BLOCK: &str = "topology.kubernetes.io/block";
@@ -28,20 +28,9 @@ pub fn levels(levels: &Levels<'_>) -> Value {
     levels.iter().map(one).collect()
 }
 
-/// A router, and a group of leader and worker that runs twice and needs to run once.
-pub fn parts() -> Value {
-    let cliques = ["router", "leader", "worker"].map(|name| sets::clique(name, 1).min_available(1));
-    let mut set = sets::set("x", &cliques, &[]);
-    set["spec"]["template"]["podCliqueScalingGroups"] = json!([{
-        "name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 2, "minAvailable": 1,
-    }]);
-    set
-}
-
-/// The same set under another name with constraints of the set, the group and the worker.
+/// The small set with constraints of the set, the group and the worker.
 pub fn packed(name: &str, own: &Value, group: &Value, worker: &Value) -> Value {
-    let mut set = parts();
-    set["metadata"]["name"] = json!(name);
+    let mut set = sets::small(name);
     let template = &mut set["spec"]["template"];
     template["topologyConstraint"] = own.clone();
     template["podCliqueScalingGroups"][0]["topologyConstraint"] = group.clone();
