@@ -9,6 +9,7 @@ mod observe;
 mod wake;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api::cluster_topology::MANAGED_NAME;
 use grove_api::error_code::ErrorCode;
@@ -17,6 +18,7 @@ use grove_backends::{BackendError, BackendFailure, Topology};
 use grove_core::status::{Agreement, SchedulerTopology};
 use grove_core::topology::managed_topology;
 use grove_runtime::class::{Class, Classed as _};
+use grove_runtime::clock::Clock;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::report::Report;
 use grove_runtime::resource::ObjectKey;
@@ -114,20 +116,29 @@ async fn of_managed(
 )]
 pub struct TopologyRefused(#[source] Box<kube::Error>);
 
+/// How long a new CRD may take until it is served, and how often to look.
+const NEW_CRD: (u32, Duration) = (40, Duration::from_millis(250));
+
 /// Asks the API server, without writing anything, whether it accepts the topology that the configuration
 /// describes. What may pass is left to the controller.
 pub(crate) async fn check_start(
     client: &Client,
     configured: &config::Topology,
+    clock: &Clock,
 ) -> Result<(), TopologyRefused> {
     let Some(desired) = managed_topology(configured) else { return Ok(()) };
     let how = PatchParams { dry_run: true, ..PatchParams::apply(NAME).force() };
     let api = Api::<ClusterTopology>::all(client.clone());
-    match api.patch(MANAGED_NAME, &how, &Patch::Apply(&desired)).await {
-        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-            Err(TopologyRefused(Box::new(kube::Error::Api(status))))
+    let (mut left, pause) = NEW_CRD;
+    loop {
+        match api.patch(MANAGED_NAME, &how, &Patch::Apply(&desired)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 && left > 0 => left -= 1,
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                return Err(TopologyRefused(Box::new(kube::Error::Api(status))));
+            }
+            Ok(_) | Err(_) => return Ok(()),
         }
-        Ok(_) | Err(_) => Ok(()),
+        clock.sleep(pause).await;
     }
 }
 
