@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster_topology::MAX_KEY_LENGTH;
+
 /// Who manages the object; always [`MANAGED_BY_VALUE`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`].
@@ -140,6 +142,41 @@ pub fn clique_pod_selector(set: &str, pod_clique: &str) -> String {
 /// Selects the pods of a scaling group; published in `PodCliqueScalingGroup.status.selector`.
 pub fn scaling_group_pod_selector(set: &str, scaling_group: &str) -> String {
     format!("{},{POD_CLIQUE_SCALING_GROUP}={scaling_group}", set_pod_selector(set))
+}
+
+/// Why a text is not a label key that a level of a topology can have.
+pub fn key_problem(key: &str) -> Option<String> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    if key.len() > MAX_KEY_LENGTH {
+        return Some(format!("must be no more than {MAX_KEY_LENGTH} characters"));
+    }
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() > 63
+        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        || !name.ends_with(|c: char| c.is_ascii_alphanumeric())
+        || !name.chars().all(inner)
+    {
+        return Some("must be a node label key such as topology.kubernetes.io/zone".to_owned());
+    }
+    match prefix {
+        Some(prefix) if !is_dns_subdomain(prefix) => {
+            Some("the part before the slash must be a DNS subdomain".to_owned())
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= 253
+        && text.split('.').all(|label| {
+            label.starts_with(edge)
+                && label.ends_with(edge)
+                && label.chars().all(|c| edge(c) || c == '-')
+        })
 }
 
 #[cfg(test)]

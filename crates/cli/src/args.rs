@@ -10,6 +10,7 @@ use crate::exit;
 use crate::operator::OperatorArguments;
 use crate::rollout::RolloutCommand;
 use crate::tree::TreeArguments;
+use crate::validate::ValidateArguments;
 
 /// Gang scheduling, scaling and updates of multi-part workloads on Kubernetes.
 #[derive(Debug, Parser)]
@@ -95,23 +96,17 @@ pub(crate) enum Command {
     ///     FILE:LINE: warning: PodCliqueSet NAMESPACE/NAME: PATH: what to know
     ///
     /// LINE is that of the nearest key the file has. Other kinds of Grove are checked against their
-    /// schemas. Kinds of other projects are skipped; standard error names them and ends with a summary.
-    /// Rules about topology, those of a scheduler backend, and the names of priority classes need the
-    /// cluster and are not checked.
+    /// schemas, topologies against the rules of their webhook as well. Kinds of other projects are skipped;
+    /// standard error names them and ends with a summary. Rules of a scheduler backend and the names of
+    /// priority classes need the cluster and are not checked.
+    ///
+    /// Topology constraints are checked against the topologies of --topology, of the manifests themselves
+    /// and, with --live, of the cluster. Standard error names the sets whose topology is not known.
     ///
     /// Exit code 0 without errors (warnings may be there), 1 with errors or without any object, 2 when the
-    /// configuration file cannot be used, 6 when a manifest cannot be read.
+    /// configuration file cannot be used, 6 when a manifest or the cluster cannot be read.
     #[command(verbatim_doc_comment)]
-    Validate {
-        /// Manifest to check, YAML or JSON; a directory for all its *.yaml, *.yml and *.json files, -
-        /// for standard input. May be repeated
-        #[arg(long, short, value_name = "PATH", required = true)]
-        filename: Vec<PathBuf>,
-        /// Operator configuration to check against, for scheduler profiles and MNNVL. Without it:
-        /// default-scheduler only, MNNVL off
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
+    Validate(ValidateArguments),
 }
 
 /// What to do with a scheduler backend.

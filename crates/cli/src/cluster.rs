@@ -14,6 +14,13 @@ pub(crate) struct ClusterArguments {
     /// Namespace of the set. Without it: the one of the context
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionArguments {
     /// Kubeconfig file. Without it: as KUBECONFIG says, else ~/.kube/config, else the service account of
     /// the pod
     #[arg(long, value_name = "FILE")]
@@ -78,9 +85,16 @@ pub(crate) struct Cluster {
 impl ClusterArguments {
     /// A client for the cluster.
     pub(crate) async fn connect(&self) -> anyhow::Result<Cluster> {
-        let config = self.config().await?;
+        let config = self.connection.config().await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         Ok(Cluster { client: client(config)?, namespace })
+    }
+}
+
+impl ConnectionArguments {
+    /// A client for the cluster.
+    pub(crate) async fn connect(&self) -> anyhow::Result<kube::Client> {
+        client(self.config().await?)
     }
 
     async fn config(&self) -> anyhow::Result<kube::Config> {

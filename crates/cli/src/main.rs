@@ -62,8 +62,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Tree(arguments) => return wait(tree::run(arguments)),
         Command::Rollout(command) => return wait(rollout::run(command)),
-        Command::Validate { filename, config } => {
-            let report = validate::run(filename, config.as_deref())?;
+        Command::Validate(arguments) => {
+            let report = wait(validate::run(arguments))?;
             print(&report.findings)?;
             note(&report.notes);
             return Ok(report.exit);
@@ -72,8 +72,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Runs a command that talks to a cluster.
-fn wait(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+/// Runs a command that may talk to a cluster.
+fn wait<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,15 +1,17 @@
-//! `grove validate`: the rules of admission for manifests, without a cluster.
+//! `grove validate`: the rules of admission for manifests, without a cluster unless the user wants to use its
+//! topologies.
 //!
 //! A set takes the way it would take in the cluster: strict decoding, defaults of the schema, defaults of the
 //! webhook, check against the schema, rules of the webhook. Unlike there, one error does not hide the next:
-//! all findings of a set are reported, unless it cannot be decoded at all. Other kinds of Grove are checked
-//! against their schemas. Findings of a file are in the order of its lines.
+//! all findings of a set are reported, unless it cannot be decoded at all. Topologies have rules too; other kinds of
+//! Grove are checked against their schemas. Findings of a file are in the order of its lines.
 
 mod kinds;
 mod manifest;
 mod spelling;
 #[cfg(test)]
 mod tests;
+mod topologies;
 
 use std::{
     fmt::{Display, Write as _},
@@ -19,18 +21,47 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, OperatorConfiguration, PodCliqueSet, config,
     field_error::{FieldError, Kind},
     schema::Structural,
 };
+use grove_backends::Registry;
 use grove_core::admission;
+use grove_core::topology::{SetTopology, constraints};
+use grove_runtime::process::Env;
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::cluster::ConnectionArguments;
 use crate::exit::Exit;
 use kinds::{Kinds, Lookup};
 use manifest::Lines;
 use spelling::unknown_field;
+use topologies::Topologies;
+
+/// What to check, and against what.
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArguments {
+    /// Manifest to check, YAML or JSON; a directory for all its *.yaml, *.yml and *.json files, -
+    /// for standard input. May be repeated
+    #[arg(long, short, value_name = "PATH", required = true)]
+    filename: Vec<PathBuf>,
+    /// Operator configuration to check against, for scheduler profiles, MNNVL and topology. Without it:
+    /// default-scheduler only, MNNVL off, the topologies that are known
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Manifest with topologies of the cluster, which is checked as well: ClusterTopologyBindings, and the
+    /// ClusterTopology grove-topology if the operator manages it. May be repeated
+    #[arg(long, value_name = "PATH")]
+    topology: Vec<PathBuf>,
+    /// Read the topologies from the cluster
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
 
 /// The result of a run.
 #[derive(Debug)]
@@ -43,32 +74,53 @@ pub(crate) struct Report {
     pub(crate) exit: Exit,
 }
 
-/// Checks all manifests that `paths` name.
-pub(crate) fn run(paths: &[PathBuf], config: Option<&Path>) -> anyhow::Result<Report> {
-    let context = match load_context(config) {
-        Ok(context) => context,
+/// Checks all manifests that the arguments name.
+pub(crate) async fn run(arguments: &ValidateArguments) -> anyhow::Result<Report> {
+    let rules = match load_rules(arguments.config.as_deref()) {
+        Ok(rules) => rules,
         Err(error) => {
             let notes = format!("error: {error:#}\n");
             return Ok(Report { findings: String::new(), notes, exit: Exit::BadConfiguration });
         }
     };
-    let mut checker = Checker::new(context);
-    for path in paths {
-        for (name, text) in read(path)? {
-            checker.check_file(&name, &text);
-        }
+    let ValidateArguments { filename, topology, .. } = arguments;
+    let mut files = Vec::new();
+    for path in filename.iter().chain(topology.iter().filter(|path| !filename.contains(path))) {
+        files.extend(read(path)?);
+    }
+    let mut topologies = Topologies::default();
+    for (_, text) in &files {
+        topologies.add_manifests(text);
+    }
+    if arguments.live {
+        topologies.add_live(&arguments.connection.connect().await?).await?;
+    }
+    topologies.is_complete = arguments.live || !topology.is_empty();
+    let mut checker = Checker::new(rules, topologies);
+    for (name, text) in &files {
+        checker.check_file(name, text);
     }
     Ok(checker.report())
 }
 
-fn load_context(path: Option<&Path>) -> anyhow::Result<admission::Context> {
+/// What the configuration decides.
+struct Rules {
+    context: admission::Context,
+    backends: Registry,
+    /// Whether the user named a configuration.
+    is_configured: bool,
+}
+
+fn load_rules(path: Option<&Path>) -> anyhow::Result<Rules> {
     let defaults = || format!("apiVersion: {}\nkind: {}\n", config::API_VERSION, config::KIND);
     let text = path.map_or_else(|| Ok(defaults()), fs::read_to_string);
     let name = path.map_or_else(|| "default configuration".into(), Path::to_string_lossy);
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let configuration =
         OperatorConfiguration::from_yaml(&text).with_context(|| format!("cannot use {name}"))?;
-    Ok((&configuration).into())
+    let backends = Registry::new(&configuration.scheduler, &Env::system());
+    let backends = backends.with_context(|| format!("cannot use {name}"))?;
+    Ok(Rules { context: (&configuration).into(), backends, is_configured: path.is_some() })
 }
 
 /// The files behind one argument, by name, with their text.
@@ -126,7 +178,8 @@ struct Finding {
 
 /// Collects the findings of one file after the other.
 struct Checker {
-    context: admission::Context,
+    rules: Rules,
+    topologies: Topologies,
     kinds: Kinds,
     /// Those of the current file.
     findings: Vec<Finding>,
@@ -140,9 +193,11 @@ struct Checker {
 }
 
 impl Checker {
-    fn new(context: admission::Context) -> Self {
+    fn new(mut rules: Rules, topologies: Topologies) -> Self {
+        rules.context.topology = topologies.mode(&rules.context.topology, rules.is_configured);
         Self {
-            context,
+            rules,
+            topologies,
             kinds: Kinds::new(),
             findings: Vec::new(),
             output: String::new(),
@@ -196,7 +251,8 @@ impl Checker {
             Lookup::Ours(kind, schema) => {
                 let mut object = object.clone();
                 object["kind"] = kind.into();
-                Subject { name: title(&object), checker: self, lines }.check(&object, &schema);
+                let name = title(&object);
+                Subject { name, file, checker: self, lines }.check(&object, &schema);
             }
             Lookup::Unknown(message) => {
                 let message = format!("{}: {message}", title(object));
@@ -234,6 +290,7 @@ impl Checker {
 struct Subject<'a> {
     checker: &'a mut Checker,
     lines: &'a Lines,
+    file: &'a str,
     name: String,
 }
 
@@ -248,9 +305,30 @@ impl Subject<'_> {
         if raw["kind"] == PodCliqueSet::KIND {
             self.checker.sets += 1;
             self.check_set(object, raw, schema);
-        } else {
-            self.find_field_errors(&schema.check(&object));
+            return;
         }
+        let faults = schema.check(&object);
+        self.find_field_errors(&faults);
+        self.find_unless_known(self.topology_errors(&object), &faults);
+    }
+
+    /// What the webhook about topologies refuses.
+    fn topology_errors(&self, object: &Value) -> Vec<FieldError> {
+        let Rules { context, backends, .. } = &self.checker.rules;
+        let is_topology_aware =
+            |name: &str| backends.get(name).is_some_and(|backend| backend.topology().is_some());
+        // What cannot be decoded breaks the schema.
+        match object["kind"].as_str() {
+            Some(ClusterTopology::KIND) => ClusterTopology::deserialize(object)
+                .map(|topology| admission::validate_cluster_topology(&topology)),
+            Some(ClusterTopologyBinding::KIND) => {
+                ClusterTopologyBinding::deserialize(object).map(|binding| {
+                    admission::validate_topology_binding(&binding, context, is_topology_aware)
+                })
+            }
+            _ => Ok(Vec::new()),
+        }
+        .unwrap_or_default()
     }
 
     /// A set goes through the webhooks; the schema is checked between them.
@@ -273,17 +351,35 @@ impl Subject<'_> {
                 return self.find_field_errors(&faults);
             }
         };
-        let validation = admission::validate_create(&decoded, &self.checker.context);
+        let Rules { context, is_configured, .. } = &self.checker.rules;
+        let topology = self.checker.topologies.of(&decoded, &context.topology, *is_configured);
+        let validation = admission::validate_create(&decoded, context, &topology);
+        if topology == SetTopology::Unknown && constraints(&decoded).next().is_some() {
+            self.note_unknown_topology();
+        }
         self.find_field_errors(&faults);
-        // A finding of the schema is not repeated in other words.
+        self.find_unless_known(validation.errors, &faults);
+        self.warn(raw, &validation.warnings);
+    }
+
+    fn note_unknown_topology(&mut self) {
+        let (file, line) = (self.file, self.lines.of("spec.template"));
+        let _ = writeln!(
+            self.checker.notes,
+            "{file}:{line}: not checked: the topology of {}; name its manifest with --topology, or use --live",
+            self.name
+        );
+    }
+
+    /// Reports errors, but for those that the schema has reported in other words.
+    fn find_unless_known(&mut self, errors: Vec<FieldError>, faults: &[FieldError]) {
         let known = |path: &str| {
             faults
                 .iter()
                 .any(|fault| fault.path == path || path.starts_with(&format!("{}.", fault.path)))
         };
-        let errors = validation.errors.into_iter().filter(|error| !known(&error.path));
+        let errors = errors.into_iter().filter(|error| !known(&error.path));
         self.find_field_errors(&errors.collect::<Vec<_>>());
-        self.warn(raw, &validation.warnings);
     }
 
     fn find(&mut self, severity: Severity, path: &str, message: impl Display) {
@@ -296,17 +392,25 @@ impl Subject<'_> {
     fn find_field_errors(&mut self, errors: &[FieldError]) {
         for error in errors {
             let message = format!("{}: {error}", self.name);
-            // Some rules about pod templates have a `spec` in their paths that manifests do not have.
-            let line = self.lines.of(&error.path.replace(".podSpec.spec.", ".podSpec."));
+            // The paths of some rules are not those of manifests.
+            let path = error.path.replace(".podSpec.spec.", ".podSpec.");
+            let path = path.replace("schedulerTopologyReferences", "schedulerTopologyBindings");
+            let line = self.lines.of(&path);
             self.checker.find(Severity::Error, line, &message);
         }
     }
 
     /// The warnings of admission. The one about restart policies gets the field it is about.
     fn warn(&mut self, raw: &Value, warnings: &[String]) {
-        for warning in warnings {
-            if let Some((path, message)) = warning.split_once(": ") {
-                self.find(Severity::Warning, path, message);
+        for warning in warnings.iter().filter(|one| *one != admission::RESTART_POLICY_IGNORED) {
+            match warning.split_once(": ") {
+                Some((path, message)) => self.find(Severity::Warning, path, message),
+                // Those about topologies begin with the path too.
+                None => {
+                    let path = warning.split(' ').next().unwrap_or_default();
+                    let message = format!("{}: {warning}", self.name);
+                    self.checker.find(Severity::Warning, self.lines.of(path), &message);
+                }
             }
         }
         let cliques = raw.pointer("/spec/template/cliques").and_then(Value::as_array);

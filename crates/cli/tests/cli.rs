@@ -194,6 +194,10 @@ fn cluster_that_cannot_be_reached_is_a_failure() {
         (&["rollout", "undo", "demo"], "error: cannot read PodCliqueSet n/demo:"),
         (&["rollout", "restart", "demo"], "error: cannot read PodCliqueSet n/demo:"),
         (&["tree", "-A"], "error: cannot list the PodCliqueSets of all namespaces:"),
+        (
+            &["validate", "-f", "../../examples/minimal.yaml", "--live"],
+            "error: cannot list the ClusterTopologyBindings:",
+        ),
     ] {
         let (code, text) = failure(&[args, &["--kubeconfig", file]].concat());
         assert_eq!(code, 6, "{text}");
@@ -274,6 +278,25 @@ fn manifest_without_errors_is_accepted_from_standard_input_too() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     let twice = validate(&["-f", example, "-f", example]);
     assert!(twice.contains("PodCliqueSets: 2, errors: 0"), "{twice}");
+}
+
+#[test]
+fn constraints_are_checked_against_the_topologies_that_are_known() {
+    let (sets, topologies) = ("tests/manifests/topology/sets.yaml", "tests/manifests/topology");
+    let [bindings, managed] =
+        ["bindings", "managed"].map(|name| format!("{topologies}/{name}.yaml"));
+    insta::assert_snapshot!("validate_unknown_topology", validate(&["-f", sets]));
+    let given = ["-f", sets, "--topology", &bindings, "--topology", &managed];
+    insta::assert_snapshot!("validate_topology", validate(&given));
+    let bindings_only = ["-f", sets, "--topology", &bindings];
+    insta::assert_snapshot!("validate_topology_without_managed", validate(&bindings_only));
+    let among_manifests = ["-f", sets, "-f", &managed];
+    insta::assert_snapshot!("validate_topology_among_manifests", validate(&among_manifests));
+    let off = format!("{topologies}/off.config");
+    let off = ["-f", sets, "--topology", &managed, "--config", &off];
+    insta::assert_snapshot!("validate_topology_off", validate(&off));
+    let wrong = format!("{topologies}/wrong.yaml");
+    insta::assert_snapshot!("validate_wrong_topology", validate(&["-f", &wrong]));
 }
 
 #[test]

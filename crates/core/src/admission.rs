@@ -1,11 +1,12 @@
-//! Admission: defaults and rules for PodCliqueSets, and who may change the objects that the operator manages.
+//! Admission: defaults and rules for PodCliqueSets, rules for topologies, and who may change the objects that the
+//! operator manages.
 //!
-//! Webhooks and the command line call the same functions. Their input is one object (or its old and new form)
-//! and the [`Context`]; they read nothing from the cluster. Messages are an interface: users and tests search
+//! Webhooks and the command line call the same functions. Their input is one object (or its old and new form),
+//! the [`Context`] and the topology that the object refers to; they read nothing from the cluster. Messages are an interface: users and tests search
 //! for them, and paths are part of them, including a few odd ones (`podSpec.spec`).
 //!
-//! Errors have a fixed order: metadata, then the spec from the outside in. The caller adds errors of the
-//! scheduler backend to the field `spec`. Topology constraints are not checked.
+//! Errors have a fixed order: metadata, then the spec from the outside in, then topology constraints. The caller adds
+//! errors of the scheduler backend to the field `spec`.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,8 @@ use grove_api::{
     field_error::{FieldError, aggregate},
     pod_clique_set::PodCliqueTemplate,
 };
+
+use crate::topology::{Mode, SetTopology};
 
 mod authorize;
 mod cliques;
@@ -26,6 +29,7 @@ mod pod_spec;
 mod sharing;
 pub mod syntax;
 mod template;
+mod topology;
 mod update;
 mod warnings;
 
@@ -35,6 +39,9 @@ mod tests;
 pub use authorize::{Authorization, Guards, ManagedRequest, Operation, Protection, authorize};
 pub use defaulting::{DEFAULT_TERMINATION_DELAY, DecodeError, decode, default, default_patch};
 pub use pod_spec::pod_errors;
+pub use topology::{
+    TopologyRequest, authorize_topology, validate_cluster_topology, validate_topology_binding,
+};
 pub use warnings::{RESTART_POLICY_IGNORED, missing_priority_class, priority_classes};
 
 /// The configuration of the operator, as far as the rules depend on it.
@@ -46,6 +53,8 @@ pub struct Context {
     pub default_scheduler: String,
     /// Whether MNNVL groups are enabled.
     pub mnnvl_enabled: bool,
+    /// What the operator does about topology constraints.
+    pub topology: Mode,
 }
 
 impl From<&OperatorConfiguration> for Context {
@@ -55,6 +64,7 @@ impl From<&OperatorConfiguration> for Context {
             enabled_schedulers: profiles.iter().map(|profile| profile.name.clone()).collect(),
             default_scheduler: configuration.scheduler.default_profile_name.clone(),
             mnnvl_enabled: configuration.network.auto_mnnvl_enabled,
+            topology: (&configuration.topology).into(),
         }
     }
 }
@@ -98,18 +108,30 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// Checks a new set after defaulting.
-pub fn validate_create(set: &PodCliqueSet, context: &Context) -> Validation {
+/// Checks a new set after defaulting. Nothing that depends on an unknown topology is checked.
+pub fn validate_create(
+    set: &PodCliqueSet,
+    context: &Context,
+    topology: &SetTopology,
+) -> Validation {
     let mut errors = general(set, context, Occasion::Create);
     mnnvl::validate_create(set, context, &mut errors);
-    Validation { errors, warnings: warnings::of(set) }
+    topology::validate_create(set, topology, &mut errors);
+    let mut warnings = warnings::of(set);
+    warnings.extend(topology::create_warnings(set, topology));
+    Validation { errors, warnings }
 }
 
 /// Checks a changed set after defaulting. Rules about changes apply only if the new form is valid in itself.
 ///
 /// A set that is being deleted is accepted: a rule that became stricter since it was stored must not keep its
 /// finalizer in place.
-pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context) -> Validation {
+pub fn validate_update(
+    new: &PodCliqueSet,
+    old: &PodCliqueSet,
+    context: &Context,
+    topology: &SetTopology,
+) -> Validation {
     if new.metadata.deletion_timestamp.is_some() {
         return Validation::default();
     }
@@ -117,8 +139,11 @@ pub fn validate_update(new: &PodCliqueSet, old: &PodCliqueSet, context: &Context
     mnnvl::validate_update(new, old, &mut errors);
     if errors.is_empty() {
         update::validate(new, old, &mut errors);
+        topology::validate_update(new, old, topology, &mut errors);
     }
-    Validation { errors, warnings: warnings::of(new) }
+    let mut warnings = warnings::of(new);
+    warnings.extend(topology::update_warnings(new, topology));
+    Validation { errors, warnings }
 }
 
 /// The rules for new and changed sets, and those for new sets that come between them in the order of errors.

@@ -140,20 +140,26 @@ impl Carrier<'_> {
     }
 }
 
+/// The parts of a set that can have a constraint: the set itself, cliques, groups.
+pub fn carriers(
+    set: &PodCliqueSet,
+) -> impl Iterator<Item = (Carrier<'_>, Option<&TopologyConstraint>)> + Clone {
+    let template = &set.spec.template;
+    let own = std::iter::once((Carrier::Set, template.topology_constraint.as_ref()));
+    let cliques = template.cliques.iter().enumerate().map(|(index, clique)| {
+        (Carrier::Clique(index, &clique.name), clique.topology_constraint.as_ref())
+    });
+    let groups = template.pod_clique_scaling_groups.iter().enumerate().map(|(index, group)| {
+        (Carrier::Group(index, &group.name), group.topology_constraint.as_ref())
+    });
+    own.chain(cliques).chain(groups)
+}
+
 /// The constraints of a set: its own, those of cliques, those of groups.
 pub fn constraints(
     set: &PodCliqueSet,
 ) -> impl Iterator<Item = (Carrier<'_>, &TopologyConstraint)> + Clone {
-    let template = &set.spec.template;
-    let own = template.topology_constraint.iter().map(|one| (Carrier::Set, one));
-    let cliques = template.cliques.iter().enumerate().filter_map(|(index, clique)| {
-        Some((Carrier::Clique(index, &clique.name), clique.topology_constraint.as_ref()?))
-    });
-    let groups = template.pod_clique_scaling_groups.iter().enumerate();
-    let groups = groups.filter_map(|(index, group)| {
-        Some((Carrier::Group(index, &group.name), group.topology_constraint.as_ref()?))
-    });
-    own.chain(cliques).chain(groups)
+    carriers(set).filter_map(|(carrier, constraint)| Some((carrier, constraint?)))
 }
 
 /// The topology that a set names. Admission allows one name per set.

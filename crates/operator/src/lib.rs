@@ -10,6 +10,7 @@
 //! | `caches` | what the operator caches, and how objects are found |
 //! | `controllers` | one folder per controller: `wake`, `observe`, `decide` |
 //! | `webhooks` | admission, and its registration |
+//! | `identity` | the users that the operator acts as |
 //!
 //! The rules are in `grove-core`; this crate composes them and connects them to a cluster.
 
@@ -18,6 +19,7 @@
 mod caches;
 mod controllers;
 mod crds;
+mod identity;
 mod options;
 mod start;
 mod webhooks;

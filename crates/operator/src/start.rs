@@ -37,7 +37,7 @@ use crate::controllers::topology::TopologyRefused;
 use crate::controllers::{clique, gang, group, outage, replica, set, topology};
 use crate::options::{Options, WebhookAddress};
 use crate::webhooks::registration::{Address, CERTIFICATE, Registrar};
-use crate::{crds, webhooks};
+use crate::{crds, identity, webhooks};
 use grove_runtime::report::{Pace, Reporter};
 
 /// Field manager of the operator's writes.
@@ -107,11 +107,13 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     let serving = ServingCertificate::new(&env.readiness);
     let server = Server::bind(serve_config("webhooks", &configuration.server.webhooks.endpoint));
     let server = server.await?;
-    let parts = Parts { client, options: &options, env: &env, writer, leadership };
+    let users = identity::users(&client, &options.identity, &env.clock).await;
+    let parts = Parts { client, options: &options, env: &env, writer, leadership, users };
     let address = parts.address(server.address().port());
     parts.keep_certificate(&mut process, &address, serving.clone())?;
     parts.register(&mut process, address);
-    let router = webhooks::webhooks(&options, &env, &stores, &backends, &parts.client);
+    let (client, users) = (&parts.client, &parts.users);
+    let router = webhooks::webhooks(&options, &env, &stores, &backends, client, users);
     let router = router.into_router();
     let stage = process.stage("webhooks");
     let (stage_of_connections, env_of_server) = (stage.clone(), env.clone());
@@ -197,6 +199,8 @@ struct Parts<'a> {
     env: &'a Env,
     writer: Writer,
     leadership: Leadership,
+    /// The users that the operator acts as.
+    users: Vec<String>,
 }
 
 impl Parts<'_> {
@@ -342,7 +346,7 @@ impl Parts<'_> {
             client: self.client.clone(),
             writer: self.writer.clone(),
             address,
-            user: self.options.identity.user_name(),
+            users: self.users.clone(),
             authorizer: self.options.configuration.authorizer.enabled,
         };
         let (leadership, env) = (self.leadership.clone(), self.env.clone());

@@ -2,6 +2,7 @@
 //! passes them the review, the configuration and the cached sets.
 
 pub(crate) mod registration;
+mod topologies;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use grove_api::field_error::FieldError;
 use grove_api::{PodCliqueSet, labels};
 use grove_backends::{Registry, SchedulerCaches};
 use grove_core::admission::{self, Authorization, Context, Guards, ManagedRequest, Protection};
+use grove_core::topology::{SetTopology, constraints, topology_name};
 use grove_runtime::admission::{Admission, Request, Webhooks};
 use grove_runtime::clock::Clock;
 use grove_runtime::process::Env;
@@ -26,20 +28,21 @@ use serde_json::value::RawValue;
 use crate::caches::Stores;
 use crate::caches::views::Set;
 use crate::options::Options;
-use registration::{AUTHORIZER, DEFAULTING, VALIDATING};
+use registration::{AUTHORIZER, DEFAULTING, TOPOLOGIES, VALIDATING};
 
 /// Reviews that run at once.
 const CONCURRENCY: usize = 64;
 /// How long a review waits for one object that it looks up.
 const LOOKUP: Duration = Duration::from_secs(2);
 
-/// All webhooks, the authorizer if it is enabled.
+/// All webhooks, the authorizer if it is enabled. The operator acts as `users`.
 pub(crate) fn webhooks(
     options: &Options,
     env: &Env,
     stores: &Stores,
     backends: &Registry,
     client: &Client,
+    users: &[String],
 ) -> Webhooks {
     let context = Arc::new(Context::from(&options.configuration));
     let schedulers = Arc::new(Schedulers {
@@ -48,20 +51,34 @@ pub(crate) fn webhooks(
     });
     let classes =
         Arc::new(PriorityClasses { api: Api::all(client.clone()), clock: env.clock.clone() });
+    let reviews = Arc::new(topologies::Reviews {
+        context: context.clone(),
+        backends: backends.clone(),
+        operators: users.to_vec(),
+    });
+    let topologies = stores.topologies.clone();
     let webhooks = Webhooks::new(env, CONCURRENCY)
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
         .route(VALIDATING.path, VALIDATING.name, move |request| {
             let (context, schedulers) = (context.clone(), schedulers.clone());
-            let classes = classes.clone();
-            async move { validate(&request, &context, &schedulers, Some(&classes)).await }
+            let (classes, topologies) = (classes.clone(), topologies.clone());
+            async move {
+                let topology = |set: &PodCliqueSet| topologies.of(set);
+                validate(&request, &context, topology, &schedulers, Some(&classes)).await
+            }
+        })
+        .route(TOPOLOGIES.path, TOPOLOGIES.name, move |request| {
+            let reviews = reviews.clone();
+            async move { reviews.answer(&request) }
         });
     if !options.configuration.authorizer.enabled {
         return webhooks;
     }
     let sets = stores.sets.clone();
+    let exempt = &options.configuration.authorizer.exempt_service_account_user_names;
     let guards = Arc::new(Guards {
         operator: options.identity.user_name(),
-        exempt: options.configuration.authorizer.exempt_service_account_user_names.clone(),
+        exempt: exempt.iter().chain(users).cloned().collect(),
     });
     webhooks.route(AUTHORIZER.path, AUTHORIZER.name, move |request| {
         let (guards, sets) = (guards.clone(), sets.clone());
@@ -110,6 +127,7 @@ impl PriorityClasses {
 async fn validate(
     request: &Request,
     context: &Context,
+    topology: impl FnOnce(&PodCliqueSet) -> SetTopology,
     schedulers: &Schedulers,
     classes: Option<&PriorityClasses>,
 ) -> Admission {
@@ -125,9 +143,16 @@ async fn validate(
         },
         Operation::Delete | Operation::Connect => return Admission::allow(),
     };
+    let topology = topology(&new);
+    if topology == SetTopology::Unknown && depends_on_topology(&new, old.as_ref()) {
+        let name = topology_name(&new).unwrap_or_default();
+        return Admission::failed(format!(
+            "the operator cannot read ClusterTopologyBinding {name:?} at the moment; try again"
+        ));
+    }
     let mut validation = match &old {
-        None => admission::validate_create(&new, context),
-        Some(old) => admission::validate_update(&new, old, context),
+        None => admission::validate_create(&new, context, &topology),
+        Some(old) => admission::validate_update(&new, old, context, &topology),
     };
     if validation.is_allowed() && new.metadata.deletion_timestamp.is_none() {
         match ask_backend(&new, old.as_ref(), schedulers).await {
@@ -144,6 +169,12 @@ async fn validate(
     }
     let answer = validation.message().map_or_else(Admission::allow, Admission::deny);
     answer.warn(validation.warnings)
+}
+
+/// Whether the decision about a set depends on its topology: not if it keeps its constraints, or is being deleted.
+fn depends_on_topology(new: &PodCliqueSet, old: Option<&PodCliqueSet>) -> bool {
+    let is_kept = old.is_some_and(|old| constraints(new).eq(constraints(old)));
+    !is_kept && new.metadata.deletion_timestamp.is_none()
 }
 
 /// Validates a set with the backend of its scheduler. All its cliques have the same scheduler.
@@ -173,12 +204,7 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Admission
         return Admission::failed("the operator has not read the PodCliqueSets yet; try again");
     }
     let managed = ManagedRequest {
-        operation: match request.operation {
-            Operation::Create => admission::Operation::Create,
-            Operation::Update => admission::Operation::Update,
-            Operation::Delete => admission::Operation::Delete,
-            Operation::Connect => admission::Operation::Connect,
-        },
+        operation: operation(request),
         user: request.user_info.username.as_deref().unwrap_or_default(),
         is_pod: request.kind.group.is_empty() && request.kind.kind == "Pod",
         namespace: &request.namespace,
@@ -194,6 +220,15 @@ fn authorize(request: &Request, guards: &Guards, sets: &Store<Set>) -> Admission
     match decision {
         Authorization::Allow { warnings } => Admission::allow().warn(warnings),
         Authorization::Deny { message } => Admission::deny(message),
+    }
+}
+
+fn operation(request: &Request) -> admission::Operation {
+    match request.operation {
+        Operation::Create => admission::Operation::Create,
+        Operation::Update => admission::Operation::Update,
+        Operation::Delete => admission::Operation::Delete,
+        Operation::Connect => admission::Operation::Connect,
     }
 }
 

@@ -9,14 +9,15 @@
 
 mod admission;
 
-use admission::{authorizer, create, good, pods, update};
+use admission::{authorizer, create, good, pods, topology, update};
 use grove_api::OperatorConfiguration;
 use grove_runtime::clock::Clock;
 use grove_testbed::cluster::{NAMESPACE, TestCluster};
 use grove_testbed::kinds::{
-    ACCOUNTS, AUTOSCALERS, BINDINGS, CLIQUES, GANGS, Kind, PODS, ROLES, SECRETS, SERVICES, SETS,
+    ACCOUNTS, AUTOSCALERS, BINDINGS, CLIQUES, CLUSTER_TOPOLOGIES, GANGS, Kind, PODS, ROLES,
+    SECRETS, SERVICES, SETS,
 };
-use grove_testbed::mirror::{Mirror, Namespace, send, text};
+use grove_testbed::mirror::{Mirror, Namespace, State, send, text};
 use grove_testbed::operator::{OPERATOR, Setup};
 use grove_testbed::sets::{self, Manifest as _};
 use grove_testbed::table::select;
@@ -54,6 +55,36 @@ mod table {
             wrong.extend(pods::disagreements(&client).await);
             wrong.extend(another_order_where_there_is_none(&client, &path).await.err());
             fields_that_do_not_work_as_written_are_warned_about(&client).await;
+        }
+        assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
+        operator.stop().await;
+    }
+}
+
+mod topology_table {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs the real control plane: cargo xtask test --only real"]
+    async fn every_rule_about_topology_is_answered() {
+        let Some(rows) = select(topology::rows(), |(_, (what, ..))| format!("topology: {what}"))
+        else {
+            return;
+        };
+        let cluster = TestCluster::api_server(&OPERATOR);
+        let setup = Setup { configuration: topology::CONFIGURATION, ..Setup::default() };
+        let operator = cluster.operator(setup).await;
+        let client = cluster.control_plane.admin().client().await.unwrap();
+        let stored = topology::store(&client).await;
+        // The operator's own write is not refused.
+        let managed = cluster.mirror_of(&[CLUSTER_TOPOLOGIES]).await.namespace("");
+        let exists = |state: &State| state.get(CLUSTER_TOPOLOGIES, "grove-topology").is_some();
+        managed.until_is("the operator writes its topology", exists).await;
+
+        let mut wrong = admission::wrong_answers(&client, &stored, &rows.rows).await;
+        if rows.is_all {
+            let alice = cluster.control_plane.user("alice", &["system:masters"]).unwrap();
+            wrong.extend(topology::wrong_answers(&alice.client().await.unwrap()).await);
         }
         assert!(wrong.is_empty(), "{} wrong answers:\n{}", wrong.len(), wrong.join("\n"));
         operator.stop().await;
@@ -453,7 +484,11 @@ async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
     let cluster = TestCluster::api_server(&OPERATOR);
     let client = cluster.control_plane.admin().client().await.unwrap();
     let install = ["apply", "--server-side", "-k", DEPLOY];
-    let inside = ["podcliqueset-defaulting-webhook", "podcliqueset-validating-webhook"];
+    let inside = [
+        "podcliqueset-defaulting-webhook",
+        "clustertopology-validating-webhook",
+        "podcliqueset-validating-webhook",
+    ];
     let outside = inside.map(|name| format!("{name}-outside"));
 
     // Outside, where there is an installation.
@@ -491,11 +526,11 @@ async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
     });
     let foreign = cluster.apply(&json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": outside[1] }, "webhooks": [webhook],
+        "metadata": { "name": outside[2] }, "webhooks": [webhook],
     }));
     let foreign: Value = serde_json::from_str(&foreign.unwrap()).unwrap();
     let operator = cluster.start_operator(Setup::default()).await;
-    let problem = format!("ValidatingWebhookConfiguration {} already exists", outside[1]);
+    let problem = format!("ValidatingWebhookConfiguration {} already exists", outside[2]);
     let reported = async {
         while !format!("{:?}", operator.env.readiness.missing()).contains(&problem) {
             tokio::task::yield_now().await;
@@ -503,7 +538,7 @@ async fn operators_inside_and_outside_the_cluster_take_over_from_each_other() {
     };
     assert!(operator.env.clock.timeout(grove_testbed::DEADLINE, reported).await.is_some());
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let after = send(&client, Method::GET, &format!("{path}/{}", outside[1]), &Value::Null).await;
+    let after = send(&client, Method::GET, &format!("{path}/{}", outside[2]), &Value::Null).await;
     assert_eq!(after.unwrap()["metadata"]["uid"], foreign["metadata"]["uid"]);
     operator.stop().await;
 }

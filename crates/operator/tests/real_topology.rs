@@ -253,9 +253,15 @@ async fn what_others_manage_is_compared_and_never_written() {
     bindings.until_field(TOPOLOGY_BINDINGS, "dc", observed, json!(2)).await;
     assert_eq!(kai.names(KAI_TOPOLOGIES), ["dc", "theirs"]);
 
-    bindings.create(TOPOLOGY_BINDINGS, &referring("unknown", &of, "volcano", "x")).await;
-    let unavailable = "scheduler backend \"volcano\" is not available for topology management";
-    until_drift(&bindings, "unknown", ("Unknown", "TopologyNotFound"), unavailable).await;
+    // Nothing refers to a scheduler that is not enabled, unless it was enabled before.
+    let unknown = referring("unknown", &of, "volcano", "x");
+    let refusal = bindings.try_create(TOPOLOGY_BINDINGS, &unknown).await.unwrap_err();
+    assert!(refusal.contains("scheduler backend is not enabled in Grove"), "{refusal}");
+    operator.stop().await;
+    let operator = cluster.operator(Setup::default()).await;
+    let unavailable =
+        "scheduler backend \"kai-scheduler\" is not available for topology management";
+    until_drift(&bindings, "dc", ("Unknown", "TopologyNotFound"), unavailable).await;
     operator.stop().await;
 }
 

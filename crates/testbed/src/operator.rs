@@ -26,7 +26,7 @@ pub const OPERATOR: ServiceAccount =
     ServiceAccount { name: "grove-operator", manifests: &[RBAC, RBAC_OUTSIDE] };
 
 /// The webhook configuration that the operator registers last.
-const VALIDATING: &str = "validatingwebhookconfigurations/podcliqueset-validating-webhook-outside";
+const LAST: &str = "validatingwebhookconfigurations/clustertopology-validating-webhook-outside";
 
 /// Namespaces of probe sets start with this.
 const PROBE: &str = "probe-";
@@ -61,7 +61,7 @@ impl Operator {
     /// Waits until the operator has registered its webhooks and reports that it is ready.
     pub async fn ready(&self) {
         let ready = async {
-            self.requests.until(|sent| sent.registers(VALIDATING)).await;
+            self.requests.until(|sent| sent.registers(LAST)).await;
             self.env.readiness.until_ready().await;
         };
         let in_time = self.env.clock.timeout(crate::DEADLINE, ready).await;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{BackendEndpoint, BackendKind, FailurePolicy, topology::is_dns_subdomain};
-use crate::{duration::GoDuration, field_error::FieldError};
+use super::{BackendEndpoint, BackendKind, FailurePolicy};
+use crate::{duration::GoDuration, field_error::FieldError, labels::is_dns_subdomain};
 
 /// Longer than this, the API server does not wait for admission either.
 const LONGEST: GoDuration = GoDuration::from_secs(30);

@@ -10,10 +10,7 @@ use super::{
     Topology, TopologyLevel,
     file::{self, File},
 };
-use crate::{
-    cluster_topology::{MAX_KEY_LENGTH, TopologyDomain},
-    field_error::FieldError,
-};
+use crate::{cluster_topology::TopologyDomain, field_error::FieldError, labels};
 
 const CURRENT: &str = "topologyAwareScheduling";
 const OLDER: &str = "topology";
@@ -87,45 +84,10 @@ fn validate_levels(
         } else if !domains.insert(domain) {
             errors.push(FieldError::duplicate(domain_path, domain.clone()));
         }
-        if let Some(detail) = label_key_problem(key) {
+        if let Some(detail) = labels::key_problem(key) {
             errors.push(FieldError::invalid(key_path, key.clone(), detail));
         } else if !keys.insert(key) {
             errors.push(FieldError::duplicate(key_path, key.clone()));
         }
     }
-}
-
-/// Why a text is not a label key that a ClusterTopology can hold.
-fn label_key_problem(key: &str) -> Option<String> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    if key.len() > MAX_KEY_LENGTH {
-        return Some(format!("must be no more than {MAX_KEY_LENGTH} characters"));
-    }
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.len() > 63
-        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        || !name.ends_with(|c: char| c.is_ascii_alphanumeric())
-        || !name.chars().all(inner)
-    {
-        return Some("must be a node label key such as topology.kubernetes.io/zone".to_owned());
-    }
-    match prefix {
-        Some(prefix) if !is_dns_subdomain(prefix) => {
-            Some("the part before the slash must be a DNS subdomain".to_owned())
-        }
-        _ => None,
-    }
-}
-
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
-    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= 253
-        && text.split('.').all(|label| {
-            label.starts_with(edge)
-                && label.ends_with(edge)
-                && label.chars().all(|c| edge(c) || c == '-')
-        })
 }

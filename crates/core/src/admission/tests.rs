@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{Context, Validation, decode, validate_create};
+use crate::topology::{Mode, SetTopology};
 
 mod arbitrary;
 mod cliques;
 mod defaulting;
 mod groups;
 mod set;
+mod topology;
 mod update;
 
 /// A change of the valid set.
@@ -19,6 +21,7 @@ fn context() -> Context {
         enabled_schedulers: ["default-scheduler", "kai-scheduler"].map(str::to_owned).into(),
         default_scheduler: "default-scheduler".to_owned(),
         mnnvl_enabled: true,
+        topology: Mode::Disabled,
     }
 }
 
@@ -92,7 +95,7 @@ fn changed(change: Change) -> Value {
 }
 
 fn create_in(context: &Context, change: Change) -> Validation {
-    validate_create(&decode(&changed(change)).unwrap(), context)
+    validate_create(&decode(&changed(change)).unwrap(), context, &SetTopology::Disabled)
 }
 
 fn texts(validation: &Validation) -> Vec<String> {

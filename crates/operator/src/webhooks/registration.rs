@@ -34,7 +34,10 @@ pub(crate) struct Registration {
     pub(crate) path: &'static str,
     mutating: bool,
     rules: fn() -> Value,
+    /// Whether it reviews only objects that the operator manages.
     managed_only: bool,
+    /// Whether the operator's own requests are not reviewed, so that the webhook is never in its way.
+    skips_operator: bool,
 }
 
 pub(crate) const DEFAULTING: Registration = Registration {
@@ -44,6 +47,7 @@ pub(crate) const DEFAULTING: Registration = Registration {
     mutating: true,
     rules: set_rules,
     managed_only: false,
+    skips_operator: false,
 };
 
 pub(crate) const VALIDATING: Registration = Registration {
@@ -53,6 +57,17 @@ pub(crate) const VALIDATING: Registration = Registration {
     mutating: false,
     rules: set_rules,
     managed_only: false,
+    skips_operator: false,
+};
+
+pub(crate) const TOPOLOGIES: Registration = Registration {
+    object: "clustertopology-validating-webhook",
+    name: "clustertopology.validating.webhooks.grove.io",
+    path: "/webhooks/validate-clustertopology",
+    mutating: false,
+    rules: topology_rules,
+    managed_only: false,
+    skips_operator: true,
 };
 
 pub(crate) const AUTHORIZER: Registration = Registration {
@@ -62,10 +77,11 @@ pub(crate) const AUTHORIZER: Registration = Registration {
     mutating: false,
     rules: managed_rules,
     managed_only: true,
+    skips_operator: true,
 };
 
 /// All webhooks, whether they are on or off.
-const ALL: [Registration; 3] = [DEFAULTING, VALIDATING, AUTHORIZER];
+const ALL: [Registration; 4] = [DEFAULTING, VALIDATING, TOPOLOGIES, AUTHORIZER];
 /// What the names of configurations that lead to a URL end with.
 const BY_URL: &str = "-outside";
 
@@ -150,8 +166,8 @@ impl Registration {
         if self.mutating { Webhook::Mutating(name) } else { Webhook::Validating(name) }
     }
 
-    /// The webhook of the operator that acts as `user`.
-    fn desired(&self, address: &Address, user: &str) -> Value {
+    /// The webhook of the operator that acts as `users`.
+    fn desired(&self, address: &Address, users: &[String]) -> Value {
         let mut webhook = json!({
             "name": self.name,
             "admissionReviewVersions": ["v1"],
@@ -171,11 +187,12 @@ impl Registration {
                     "key": labels::COMPONENT, "operator": "NotIn", "values": [CERTIFICATE],
                 }],
             });
-            // Most changes of managed objects are the operator's own, and it need not review them.
-            webhook["matchConditions"] = json!([{
-                "name": "not-the-operator",
-                "expression": format!("request.userInfo.username != {user:?}"),
-            }]);
+        }
+        if self.skips_operator {
+            let other = |user: &String| format!("request.userInfo.username != {user:?}");
+            let others: Vec<_> = users.iter().map(other).collect();
+            webhook["matchConditions"] =
+                json!([{ "name": "not-the-operator", "expression": others.join(" && ") }]);
         }
         webhook
     }
@@ -184,12 +201,12 @@ impl Registration {
     fn register(
         &self,
         address: &Address,
-        user: &str,
+        users: &[String],
         owner: Option<&Value>,
         live: Option<&Value>,
     ) -> Result<Option<Write>, Taken> {
         let (resource, name) = (self.resource(), self.name_at(address));
-        let mut webhook = self.desired(address, user);
+        let mut webhook = self.desired(address, users);
         let Some(live) = live else {
             let mut body = json!({
                 "apiVersion": resource.api_version(),
@@ -263,8 +280,8 @@ pub(crate) struct Registrar {
     pub(crate) client: Client,
     pub(crate) writer: Writer,
     pub(crate) address: Address,
-    /// The operator as the API server sees it.
-    pub(crate) user: String,
+    /// The users that the operator acts as.
+    pub(crate) users: Vec<String>,
     /// Whether the authorizer is on.
     pub(crate) authorizer: bool,
 }
@@ -286,7 +303,7 @@ impl Registrar {
             let live = self.read(registration, &name).await?;
             let belongs_to = owner.as_ref().filter(|_| registration.object == AUTHORIZER.object);
             let write =
-                registration.register(&self.address, &self.user, belongs_to, live.as_ref())?;
+                registration.register(&self.address, &self.users, belongs_to, live.as_ref())?;
             self.execute(write).await?;
             // The installation does not have the authorizer, but whoever removes the installation removes
             // the authorizer with it.
@@ -349,6 +366,19 @@ fn rule(group: &str, versions: &[&str], operations: &[&str], resources: &[&str])
 
 fn set_rules() -> Value {
     json!([rule(grove_api::GROUP, &["v1alpha1"], &["CREATE", "UPDATE"], &["podcliquesets"])])
+}
+
+/// Nothing is wrong with the deletion of a binding.
+fn topology_rules() -> Value {
+    let (write, all) = (["CREATE", "UPDATE"], ["CREATE", "UPDATE", "DELETE"]);
+    let mut rules = [
+        rule(grove_api::GROUP, &["v1alpha1"], &write, &["clustertopologybindings"]),
+        rule(grove_api::GROUP, &["v1alpha1"], &all, &["clustertopologies"]),
+    ];
+    for rule in &mut rules {
+        rule["scope"] = json!("Cluster");
+    }
+    json!(rules)
 }
 
 fn managed_rules() -> Value {

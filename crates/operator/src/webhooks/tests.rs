@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use futures::future::BoxFuture;
 use grove_api::config::{DEFAULT_SCHEDULER, Scheduler, SchedulerProfile};
 use grove_backends::{Backend, BackendError, Capabilities, NewPods, Preparation, SchedulerObjects};
+use grove_core::topology::Mode;
 use grove_runtime::resource::Resource;
 use grove_runtime::store::StoreBuilder;
 use serde_json::json;
@@ -22,7 +23,13 @@ fn context() -> Context {
         enabled_schedulers: BTreeSet::from(["default-scheduler".to_owned()]),
         default_scheduler: "default-scheduler".to_owned(),
         mnnvl_enabled: false,
+        topology: Mode::Disabled,
     }
+}
+
+/// Topology-aware scheduling is off.
+fn off(_: &PodCliqueSet) -> SetTopology {
+    SetTopology::Disabled
 }
 
 fn set() -> Value {
@@ -79,7 +86,7 @@ async fn a_good_set_passes_without_warnings_and_a_bad_one_is_refused_by_field() 
     let mut set = defaulted();
     set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
     let allowed =
-        validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await;
+        validate(&review("CREATE", Some(&set), None), &context(), off, &schedulers(), None).await;
     assert!(
         matches!(&allowed, Admission::Allow { warnings, .. } if warnings.is_empty()),
         "{allowed:?}"
@@ -88,7 +95,8 @@ async fn a_good_set_passes_without_warnings_and_a_bad_one_is_refused_by_field() 
     let old = set.clone();
     set["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = json!(1);
     let update = review("UPDATE", Some(&set), Some(&old));
-    let Admission::Deny(denial) = validate(&update, &context(), &schedulers(), None).await else {
+    let Admission::Deny(denial) = validate(&update, &context(), off, &schedulers(), None).await
+    else {
         panic!("immutable")
     };
     assert_eq!(denial.code, 403);
@@ -139,7 +147,8 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
         [("CREATE", None, "no new sets here"), ("UPDATE", Some(&set), "no changed sets here")]
     {
         let review = review(operation, Some(&set), old);
-        let Admission::Deny(denial) = validate(&review, &context(), &incapable, None).await else {
+        let Admission::Deny(denial) = validate(&review, &context(), off, &incapable, None).await
+        else {
             panic!("refused")
         };
         assert!(denial.message.starts_with("spec: Invalid value"), "{}", denial.message);
@@ -148,7 +157,7 @@ async fn the_scheduler_of_a_set_may_refuse_it() {
     let mut old = set.clone();
     old["spec"]["replicas"] = json!(2);
     let review = review("UPDATE", Some(&set), Some(&old));
-    let allowed = validate(&review, &context(), &incapable, None).await;
+    let allowed = validate(&review, &context(), off, &incapable, None).await;
     let Admission::Allow { warnings, .. } = allowed else { panic!("allowed with a warning") };
     assert!(warnings.contains(&"not looked at".to_owned()), "{warnings:?}");
 }
@@ -160,7 +169,7 @@ async fn undecodable_objects_are_answered_with_400() {
 
     for response in [
         default(&review("CREATE", Some(&set), None)),
-        validate(&review("CREATE", Some(&set), None), &context(), &schedulers(), None).await,
+        validate(&review("CREATE", Some(&set), None), &context(), off, &schedulers(), None).await,
         default(&review("CREATE", None, None)),
     ] {
         assert!(matches!(&response, Admission::Deny(denial) if denial.code == 400), "{response:?}");
@@ -180,4 +189,111 @@ fn the_authorizer_answers_nothing_before_it_knows_the_sets() {
     let response = authorize(&review("UPDATE", Some(&service), Some(&service)), &guards, &sets);
 
     assert!(matches!(&response, Admission::Deny(denial) if denial.code == 500), "{response:?}");
+}
+
+#[tokio::test]
+async fn a_topology_that_cannot_be_read_delays_only_what_depends_on_it() {
+    let mut set = defaulted();
+    set["spec"]["template"]["cliqueStartupType"] = json!("CliqueStartupTypeAnyOrder");
+    set["spec"]["template"]["topologyConstraint"] =
+        json!({"topologyName": "dc", "pack": {"required": "rack"}});
+    let unread = |_: &PodCliqueSet| SetTopology::Unknown;
+    let create = review("CREATE", Some(&set), None);
+    let answer = validate(&create, &context(), unread, &schedulers(), None).await;
+    let Admission::Deny(denial) = answer else { panic!("not decided") };
+    assert_eq!(denial.code, 500);
+    assert!(denial.message.ends_with("ClusterTopologyBinding \"dc\" at the moment; try again"));
+
+    let mut scaled = set.clone();
+    scaled["spec"]["replicas"] = json!(2);
+    let update = review("UPDATE", Some(&scaled), Some(&set));
+    let answer = validate(&update, &context(), unread, &schedulers(), None).await;
+    assert!(matches!(answer, Admission::Allow { .. }), "{answer:?}");
+}
+
+fn topology(kind: &str, name: &str, spec: &Value) -> Value {
+    let metadata = json!({"name": name});
+    json!({"apiVersion": "grove.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+fn topology_review(
+    operation: &str,
+    user: &str,
+    new: Option<&Value>,
+    old: Option<&Value>,
+) -> Request {
+    let object = new.or(old).unwrap();
+    let mut request = review(operation, new, old);
+    request.kind.kind = object["kind"].as_str().unwrap().to_owned();
+    object["metadata"]["name"].as_str().unwrap().clone_into(&mut request.name);
+    request.user_info.username = Some(user.to_owned());
+    request
+}
+
+fn reviews() -> topologies::Reviews {
+    topologies::Reviews {
+        context: Arc::new(context()),
+        backends: schedulers().backends,
+        operators: vec!["operator".to_owned(), "outside".to_owned()],
+    }
+}
+
+fn denied(request: &Request) -> Option<String> {
+    match reviews().answer(request) {
+        Admission::Allow { .. } => None,
+        Admission::Deny(denial) => Some(denial.message),
+    }
+}
+
+#[test]
+fn only_the_operator_writes_the_managed_topology() {
+    let spec = json!({"levels": [{"domain": "rack", "key": "a/rack"}]});
+    let managed = topology("ClusterTopology", "grove-topology", &spec);
+    let other = topology("ClusterTopology", "other", &spec);
+    let binding = topology("ClusterTopologyBinding", "grove-topology", &spec);
+    for (operation, verb) in [("CREATE", "created"), ("UPDATE", "modified"), ("DELETE", "deleted")]
+    {
+        let asked = |user: &str, object: &Value| {
+            let new = (operation != "DELETE").then_some(object);
+            let old = (operation != "CREATE").then_some(object);
+            denied(&topology_review(operation, user, new, old))
+        };
+        let text = format!("ClusterTopology 'grove-topology' can only be {verb} by the operator");
+        assert!(asked("alice", &managed).is_some_and(|denial| denial.starts_with(&text)));
+        for allowed in [
+            asked("operator", &managed),
+            asked("outside", &managed),
+            asked("alice", &other),
+            asked("alice", &binding),
+        ] {
+            assert_eq!(allowed, None, "{operation}");
+        }
+    }
+}
+
+#[test]
+fn topologies_are_checked_when_their_spec_changes() {
+    let twice =
+        json!({"levels": [{"domain": "rack", "key": "a/a"}, {"domain": "rack", "key": "a/b"}]});
+    for kind in ["ClusterTopology", "ClusterTopologyBinding"] {
+        let wrong = topology(kind, "dc", &twice);
+        let expected = Some("spec.levels[1].domain: Duplicate value: \"rack\"".to_owned());
+        assert_eq!(denied(&topology_review("CREATE", "alice", Some(&wrong), None)), expected);
+        let mut right = wrong.clone();
+        right["spec"]["levels"][1]["domain"] = json!("host");
+        assert_eq!(denied(&topology_review("CREATE", "alice", Some(&right), None)), None);
+        let update = topology_review("UPDATE", "alice", Some(&wrong), Some(&right));
+        assert_eq!(denied(&update), expected);
+        let mut labelled = wrong.clone();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        let label = topology_review("UPDATE", "alice", Some(&labelled), Some(&wrong));
+        assert_eq!(denied(&label), None);
+    }
+    let reference = json!([{"schedulerName": "default-scheduler", "topologyReference": "x"}]);
+    let spec = json!({"levels": [{"domain": "rack", "key": "a/a"}], "schedulerTopologyBindings": reference});
+    let binding = topology("ClusterTopologyBinding", "dc", &spec);
+    let denial = denied(&topology_review("CREATE", "alice", Some(&binding), None));
+    assert!(
+        denial.is_some_and(|text| text.ends_with("does not implement topology-aware scheduling"))
+    );
 }

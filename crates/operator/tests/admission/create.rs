@@ -55,6 +55,14 @@ fn set() -> Vec<Row> {
             Refused(400, &["time: invalid duration"]),
         ),
         (
+            "topology constraint while the feature is off",
+            |s| template(s)["topologyConstraint"] = json!({ "packDomain": "rack" }),
+            denied(&[
+                "topology constraints are not allowed when Topology Aware Scheduling is disabled",
+                "topology support is not enabled in the operator",
+            ]),
+        ),
+        (
             "no fabric",
             |s| s["metadata"]["annotations"] = json!({ "grove.io/mnnvl-group": "none" }),
             Accepted,

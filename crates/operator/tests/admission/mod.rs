@@ -3,6 +3,7 @@
 pub(crate) mod authorizer;
 pub(crate) mod create;
 pub(crate) mod pods;
+pub(crate) mod topology;
 pub(crate) mod update;
 
 use http::Method;

@@ -1,6 +1,6 @@
 //! Random objects: parts of the complete example are removed or replaced.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use grove_api::{PodCliqueSet, testkit};
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::{default, default_patch, validate_update};
+use crate::topology::{Hierarchy, Level};
 
 /// JSON pointers of all values below `value`.
 fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
@@ -91,6 +92,21 @@ fn defaulted(set: &PodCliqueSet) -> PodCliqueSet {
     set
 }
 
+fn topologies() -> [SetTopology; 6] {
+    let level =
+        |domain: &str| Level { domain: domain.to_owned(), key: format!("example.com/{domain}") };
+    let levels = ["zone", "rack", "host"].map(level).to_vec();
+    let hierarchy = Arc::new(Hierarchy { name: "grove-topology".to_owned(), levels });
+    [
+        SetTopology::Disabled,
+        SetTopology::Unnamed,
+        SetTopology::NotFound,
+        SetTopology::Unknown,
+        SetTopology::Binding(hierarchy.clone()),
+        SetTopology::Managed(hierarchy),
+    ]
+}
+
 proptest! {
     #[test]
     fn admission_never_panics_and_defaulting_is_idempotent(mutations in mutations()) {
@@ -111,9 +127,11 @@ proptest! {
 
             let original = decode(&COMPLETE).unwrap();
             for set in [&set, &once] {
-                validate_create(set, &context());
-                validate_update(set, &original, &context());
-                validate_update(&original, set, &context());
+                for topology in topologies() {
+                    validate_create(set, &context(), &topology);
+                    validate_update(set, &original, &context(), &topology);
+                    validate_update(&original, set, &context(), &topology);
+                }
             }
         }
     }
@@ -123,7 +141,7 @@ proptest! {
 fn an_update_without_changes_is_accepted() {
     let set = decode(&good()).unwrap();
 
-    let validation = validate_update(&set, &set, &context());
+    let validation = validate_update(&set, &set, &context(), &SetTopology::Disabled);
 
     assert_eq!(validation.message(), None);
 }

@@ -16,7 +16,8 @@ fn a_set_needs_a_clique() {
     };
     assert_created(&[("no cliques", lonely, &[error])]);
     let empty = decode(&json!({"metadata": {"name": "demo"}})).unwrap();
-    let errors = texts(&crate::admission::validate_create(&empty, &context()));
+    let errors =
+        texts(&crate::admission::validate_create(&empty, &context(), &SetTopology::Disabled));
     assert!(errors.iter().any(|text| text == error), "{errors:?}");
 }
 

@@ -99,13 +99,16 @@ fn the_minimum_defaults_to_the_submitted_replicas() {
     let spec = &object["spec"]["template"]["cliques"][0]["spec"];
     assert_eq!((&spec["replicas"], &spec["minAvailable"]), (&json!(1), &json!(0)));
     assert_eq!(
-        texts(&validate_create(&decode(&object).unwrap(), &context())),
+        texts(&validate_create(&decode(&object).unwrap(), &context(), &SetTopology::Disabled)),
         ["spec.template.cliques[0].spec.minAvailable: Invalid value: 0: must be greater than 0"]
     );
 
     router(&mut raw)["spec"]["minAvailable"] = json!(1);
     let (object, _) = patched(&raw);
-    assert_eq!(texts(&validate_create(&decode(&object).unwrap(), &context())), [""; 0]);
+    assert_eq!(
+        texts(&validate_create(&decode(&object).unwrap(), &context(), &SetTopology::Disabled)),
+        [""; 0]
+    );
 }
 
 #[test]

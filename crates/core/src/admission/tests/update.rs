@@ -9,7 +9,12 @@ fn update(before: Change, after: Change) -> Validation {
     let old = changed(before);
     let mut new = old.clone();
     after(&mut new);
-    validate_update(&decode(&new).unwrap(), &decode(&old).unwrap(), &context())
+    validate_update(
+        &decode(&new).unwrap(),
+        &decode(&old).unwrap(),
+        &context(),
+        &SetTopology::Disabled,
+    )
 }
 
 /// Changes the valid set and compares the errors.
@@ -115,7 +120,7 @@ fn cliques_can_be_neither_added_nor_renamed_nor_reordered() {
         template(&mut new)["cliques"].as_array_mut().unwrap().swap(1, 2);
 
         let (new, old) = (decode(&new).unwrap(), decode(&old).unwrap());
-        let validation = validate_update(&new, &old, &context());
+        let validation = validate_update(&new, &old, &context(), &SetTopology::Disabled);
 
         assert_eq!(
             texts(&validation),

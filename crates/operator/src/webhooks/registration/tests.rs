@@ -1,6 +1,9 @@
 use super::*;
 
-const USER: &str = "system:serviceaccount:grove-system:grove-operator";
+/// The operator inside a cluster.
+fn users() -> Vec<String> {
+    vec!["system:serviceaccount:grove-system:grove-operator".to_owned()]
+}
 
 fn by_service() -> Address {
     let (namespace, name) = ("grove-system".to_owned(), "grove-operator".to_owned());
@@ -13,7 +16,7 @@ fn by_url(port: u16) -> Address {
 
 /// A configuration as the API server stores it: with defaults, and without nulls.
 fn stored(registration: &Registration, address: &Address) -> Value {
-    let write = registration.register(address, USER, None, None).unwrap().unwrap();
+    let write = registration.register(address, &users(), None, None).unwrap().unwrap();
     let Verb::Create { mut body } = write.verb else { panic!("created") };
     body["metadata"]["uid"] = json!("u");
     body["metadata"]["resourceVersion"] = json!("7");
@@ -33,7 +36,7 @@ fn the_installed_configurations_are_those_that_the_operator_would_create() {
     assert_eq!(installed.len(), registrations.len());
 
     for (installed, registration) in installed.iter().zip(registrations) {
-        let created = registration.register(&by_service(), USER, None, None).unwrap().unwrap();
+        let created = registration.register(&by_service(), &users(), None, None).unwrap().unwrap();
         let Verb::Create { body } = created.verb else { panic!("created") };
         assert_eq!(installed["metadata"], body["metadata"]);
         let (installed, created) = (&installed["webhooks"][0], &body["webhooks"][0]);
@@ -43,7 +46,7 @@ fn the_installed_configurations_are_those_that_the_operator_would_create() {
     for (mut installed, registration) in installed.into_iter().zip(Registrar::registrations(false))
     {
         installed["metadata"]["resourceVersion"] = json!("1");
-        let write = registration.register(&by_service(), USER, None, Some(&installed)).unwrap();
+        let write = registration.register(&by_service(), &users(), None, Some(&installed)).unwrap();
         assert_eq!(write, None);
     }
 }
@@ -53,9 +56,10 @@ fn a_configuration_is_written_when_it_leads_elsewhere_and_keeps_its_bundle() {
     for registration in ALL {
         let address = by_url(1);
         let live = stored(&registration, &address);
-        assert_eq!(registration.register(&address, USER, None, Some(&live)).unwrap(), None);
+        assert_eq!(registration.register(&address, &users(), None, Some(&live)).unwrap(), None);
 
-        let write = registration.register(&by_url(2), USER, None, Some(&live)).unwrap().unwrap();
+        let write =
+            registration.register(&by_url(2), &users(), None, Some(&live)).unwrap().unwrap();
         let Verb::Merge { patch, only_if, .. } = write.verb else { panic!("a patch") };
         let config = &patch["webhooks"][0]["clientConfig"];
         assert_eq!(config["url"], format!("https://127.0.0.1:2{}", registration.path));
@@ -68,10 +72,10 @@ fn a_configuration_is_written_when_it_leads_elsewhere_and_keeps_its_bundle() {
 fn what_the_installation_adjusted_stays_and_a_url_becomes_the_service() {
     let mut live = stored(&VALIDATING, &by_service());
     live["webhooks"][0]["timeoutSeconds"] = json!(3);
-    assert_eq!(VALIDATING.register(&by_service(), USER, None, Some(&live)).unwrap(), None);
+    assert_eq!(VALIDATING.register(&by_service(), &users(), None, Some(&live)).unwrap(), None);
 
     live["webhooks"][0]["clientConfig"] = json!({ "url": "https://127.0.0.1:1/x" });
-    let write = VALIDATING.register(&by_service(), USER, None, Some(&live)).unwrap().unwrap();
+    let write = VALIDATING.register(&by_service(), &users(), None, Some(&live)).unwrap().unwrap();
     let Verb::Merge { patch, .. } = write.verb else { panic!("a patch") };
     let config = &patch["webhooks"][0]["clientConfig"];
     assert_eq!((&config["url"], &config["service"]["port"]), (&Value::Null, &json!(2750)));
@@ -88,7 +92,7 @@ fn configurations_of_other_owners_are_neither_changed_nor_deleted() {
     };
     // An installation without our label has our webhook.
     let unlabelled = foreign(|_| {});
-    assert!(AUTHORIZER.register(&by_service(), USER, None, Some(&unlabelled)).is_ok());
+    assert!(AUTHORIZER.register(&by_service(), &users(), None, Some(&unlabelled)).is_ok());
     let write = AUTHORIZER.unregister(&unlabelled).unwrap();
     let Verb::Delete { only_if, .. } = write.verb else { panic!("a delete") };
     assert_eq!(only_if.uid, "u".into());
@@ -103,7 +107,7 @@ fn configurations_of_other_owners_are_neither_changed_nor_deleted() {
     ];
     for change in others {
         let live = foreign(change);
-        let taken = AUTHORIZER.register(&by_service(), USER, None, Some(&live)).unwrap_err();
+        let taken = AUTHORIZER.register(&by_service(), &users(), None, Some(&live)).unwrap_err();
         let object = "ValidatingWebhookConfiguration authorizer-webhook already exists";
         assert!(taken.to_string().starts_with(object), "{taken}");
         assert_eq!(AUTHORIZER.unregister(&live), None);
@@ -115,21 +119,36 @@ fn a_webhook_that_is_off_has_no_configuration() {
     let names = |authorizer| -> Vec<&str> {
         Registrar::registrations(authorizer).iter().map(|one| one.object).collect()
     };
-    let always = ["podcliqueset-defaulting-webhook", "podcliqueset-validating-webhook"];
+    let always = [
+        "podcliqueset-defaulting-webhook",
+        "podcliqueset-validating-webhook",
+        "clustertopology-validating-webhook",
+    ];
     assert_eq!(names(false), always);
-    assert_eq!(names(true)[..2], always);
-    assert_eq!(names(true)[2], "authorizer-webhook");
+    assert_eq!(names(true)[..3], always);
+    assert_eq!(names(true)[3], "authorizer-webhook");
 }
 
 #[test]
 fn the_authorizer_is_removed_with_the_installation() {
     let installed = stored(&VALIDATING, &by_service());
     let owner = owner_reference(&VALIDATING, &installed);
-    let write = AUTHORIZER.register(&by_service(), USER, Some(&owner), None).unwrap().unwrap();
+    let write = AUTHORIZER.register(&by_service(), &users(), Some(&owner), None).unwrap().unwrap();
     let Verb::Create { body } = write.verb else { panic!("created") };
     let expected = json!([{
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "name": "podcliqueset-validating-webhook", "uid": "u",
     }]);
     assert_eq!(body["metadata"]["ownerReferences"], expected);
+}
+
+#[test]
+fn requests_of_every_user_that_the_operator_acts_as_are_not_reviewed() {
+    let users = ["system:serviceaccount:a:b".to_owned(), "admin \"x\"".to_owned()];
+    for registration in [TOPOLOGIES, AUTHORIZER] {
+        let conditions = &registration.desired(&by_url(1), &users)["matchConditions"];
+        let expression = r#"request.userInfo.username != "system:serviceaccount:a:b" && request.userInfo.username != "admin \"x\"""#;
+        assert_eq!(*conditions, json!([{ "name": "not-the-operator", "expression": expression }]));
+    }
+    assert_eq!(VALIDATING.desired(&by_url(1), &users)["matchConditions"], Value::Null);
 }
