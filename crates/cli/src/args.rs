@@ -9,6 +9,7 @@ use crate::completion::Shell;
 use crate::exit;
 use crate::operator::OperatorArguments;
 use crate::rollout::RolloutCommand;
+use crate::topology::TopologyArguments;
 use crate::tree::TreeArguments;
 use crate::validate::ValidateArguments;
 
@@ -68,8 +69,16 @@ pub(crate) enum Command {
     ///
     /// Replicas, scaling groups, cliques, gangs and pods, each with its state and age, and whatever keeps
     /// it from being complete: its gang, the scheduler, cliques that start first, a container. An update
-    /// or a gang termination under way is shown where it happens.
+    /// or a gang termination under way is shown where it happens. Parts with a topology constraint show it,
+    /// the domains that their pods are in, and whether a required constraint is kept.
     Tree(TreeArguments),
+    /// Show the domains of topologies, what is free in them, and how many pods fit
+    ///
+    /// For the topology that the operator manages and for every ClusterTopologyBinding: the domains by the
+    /// labels of the nodes, with their nodes and resources. Free is what nodes can allocate minus the
+    /// requests of pods; nothing is free on nodes that are not ready or unschedulable. Taints, affinities
+    /// and resource claims are not considered.
+    Topology(TopologyArguments),
     /// Follow, list, pause, resume, undo or restart the updates of a PodCliqueSet
     #[command(subcommand)]
     Rollout(RolloutCommand),

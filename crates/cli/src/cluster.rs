@@ -1,5 +1,6 @@
 //! Which cluster a command is about, and a client for it.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -7,6 +8,7 @@ use clap::Args;
 use grove_api::PodCliqueSet;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::de::DeserializeOwned;
 
 /// Which cluster, and which namespace of it.
 #[derive(Debug, Args)]
@@ -119,6 +121,33 @@ pub(crate) async fn infer() -> anyhow::Result<kube::Config> {
     kube::Config::infer().await.context(
         "found neither a kubeconfig nor a service account; set KUBECONFIG or run in a cluster",
     )
+}
+
+/// Objects per page of a long list.
+const PAGE: u32 = 500;
+
+/// Lists all objects of a kind page by page, and keeps a part of each. A kind that is not served has none.
+pub(crate) async fn list<K, T>(
+    api: &kube::Api<K>,
+    mut params: ListParams,
+    part: impl Fn(K) -> T,
+) -> Result<Vec<T>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    params.limit = Some(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let page = match api.list(&params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            page => page?,
+        };
+        all.extend(page.items.into_iter().map(&part));
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(all);
+        }
+    }
 }
 
 /// A client of the user's commands.

@@ -1,10 +1,12 @@
 //! One set and its objects, which watches keep up to date while a command shows them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_core::topology::NodeLabels;
 use grove_runtime::cache::Caches;
 use grove_runtime::clock::Clock;
 use grove_runtime::object::Object;
@@ -182,6 +184,7 @@ impl Snapshot {
             cliques: plain(&self.cliques),
             gangs: plain(&self.gangs),
             pods: plain(&self.pods),
+            nodes: None,
         }
     }
 }
@@ -194,4 +197,6 @@ pub(crate) struct Objects<'a> {
     pub(crate) cliques: Vec<&'a PodClique>,
     pub(crate) gangs: Vec<&'a PodGang>,
     pub(crate) pods: Vec<&'a Pod>,
+    /// Labels of nodes by name, if they are known.
+    pub(crate) nodes: Option<&'a BTreeMap<String, NodeLabels>>,
 }

@@ -15,6 +15,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod testkit;
+mod topology;
 mod tree;
 mod validate;
 mod version;
@@ -61,6 +62,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Command::Backend(BackendCommand::Check(arguments)) => return backend_check::run(arguments),
         Command::Operator(arguments) => return Ok(operator::run(arguments)),
         Command::Tree(arguments) => return wait(tree::run(arguments)),
+        Command::Topology(arguments) => return wait(topology::run(arguments)),
         Command::Rollout(command) => return wait(rollout::run(command)),
         Command::Validate(arguments) => {
             let report = wait(validate::run(arguments))?;

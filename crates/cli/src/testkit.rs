@@ -7,7 +7,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, finaliz
 use grove_core::children::{self, owner};
 use grove_core::gang;
 use grove_core::layout::{Gang, Layout};
-use grove_core::topology::SetTopology;
+use grove_core::topology::{NodeLabels, SetTopology};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -35,6 +35,8 @@ pub(crate) struct SetObjects {
     pub(crate) gangs: BTreeMap<String, PodGang>,
     /// Named after their clique and index.
     pub(crate) pods: BTreeMap<String, Pod>,
+    /// Labels of nodes, if they are known.
+    pub(crate) nodes: Option<BTreeMap<String, NodeLabels>>,
 }
 
 /// The state of a pod.
@@ -67,16 +69,22 @@ impl SetObjects {
             cliques: BTreeMap::new(),
             gangs: BTreeMap::new(),
             pods: BTreeMap::new(),
+            nodes: None,
         }
     }
 
     /// A set whose objects are all ready.
     pub(crate) fn ready(manifest: &str) -> Self {
+        Self::ready_with(manifest, &SetTopology::Disabled)
+    }
+
+    /// The same with a topology.
+    pub(crate) fn ready_with(manifest: &str, topology: &SetTopology) -> Self {
         let mut objects = Self::new(manifest);
         let set = objects.set.clone();
         let layout = Layout::of(&set);
         for replica in 0..layout.replicas() {
-            objects.add_gang(&layout, &layout.base_gang(replica));
+            objects.add_gang(&layout, &layout.base_gang(replica), topology);
             for group in layout.groups() {
                 let mut live = children::scaling_group(&layout, replica, group, None);
                 let number = live.spec.replicas;
@@ -92,7 +100,7 @@ impl SetObjects {
                 patch(&mut live, &json!({ "metadata": created, "status": status }));
                 objects.groups.insert(live.name_any(), live);
                 for gang in layout.scaled_gangs(replica, group, group.initial_replicas()) {
-                    objects.add_gang(&layout, &gang);
+                    objects.add_gang(&layout, &gang, topology);
                 }
             }
         }
@@ -105,7 +113,7 @@ impl SetObjects {
         objects
     }
 
-    fn add_gang(&mut self, layout: &Layout<'_>, gang: &Gang<'_>) {
+    fn add_gang(&mut self, layout: &Layout<'_>, gang: &Gang<'_>, topology: &SetTopology) {
         let mut references = BTreeMap::new();
         for clique in &gang.cliques {
             let owner = owner::of_set(layout.set());
@@ -145,10 +153,7 @@ impl SetObjects {
             let reference = |name| NamespacedName { name, ..NamespacedName::default() };
             references.insert(clique.name.clone(), names.into_iter().map(reference).collect());
         }
-        let surroundings = gang::Surroundings {
-            default_scheduler: "default-scheduler",
-            topology: &SetTopology::Disabled,
-        };
+        let surroundings = gang::Surroundings { default_scheduler: "default-scheduler", topology };
         let mut live = gang::pod_gang(layout, gang, &references, surroundings, None);
         let status = json!({
             "phase": "Pending", "conditions": [condition("Initialized", "True", 1)],
@@ -198,6 +203,7 @@ impl SetObjects {
             cliques: self.cliques.values().collect(),
             gangs: self.gangs.values().collect(),
             pods: self.pods.values().collect(),
+            nodes: self.nodes.as_ref(),
         }
     }
 }

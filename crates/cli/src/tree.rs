@@ -4,6 +4,8 @@ mod analyse;
 mod gang;
 mod meta;
 mod node;
+mod nodes;
+mod placement;
 mod places;
 mod pod;
 mod render;
@@ -21,10 +23,11 @@ use serde_json::json;
 use crate::args::Output;
 use crate::cluster::{Asked, Cluster, SetArguments};
 use crate::exit::Exit;
-use crate::live::{Live, Scope};
+use crate::live::{Live, Objects, Scope, Snapshot};
 
 pub(crate) use self::analyse::analyse;
 pub(crate) use self::node::{Kind, Node, Update};
+use self::nodes::Nodes;
 use self::render::Room;
 
 /// Moves to the upper left corner and empties screen and scrolled lines.
@@ -51,16 +54,14 @@ pub(crate) async fn run(arguments: &TreeArguments) -> anyhow::Result<Exit> {
     match arguments.sets.sets().await? {
         Asked::One(cluster, set) => follow(&cluster, &set, screen, &env).await,
         Asked::All(sets) => {
+            let mut nodes = Nodes::default();
             for (cluster, set) in sets {
                 let live = Live::start(&cluster, &set, Scope::Everything, &env).await?;
                 // A set that is gone by now is none of them.
                 if let Some(snapshot) = live.snapshot() {
+                    let tree = observed(&cluster, &snapshot, &mut nodes).await;
                     screen.title(&cluster.namespace)?;
-                    screen.show(
-                        &analyse(&snapshot.objects()),
-                        &cluster.namespace,
-                        env.clock.wall(),
-                    )?;
+                    screen.show(&tree, &cluster.namespace, env.clock.wall())?;
                 }
             }
             Ok(Exit::Success)
@@ -72,16 +73,16 @@ pub(crate) async fn run(arguments: &TreeArguments) -> anyhow::Result<Exit> {
 async fn follow(cluster: &Cluster, set: &str, screen: Screen, env: &Env) -> anyhow::Result<Exit> {
     let live = Live::start(cluster, set, Scope::Everything, env).await?;
     let set = format!("PodCliqueSet {}/{set}", cluster.namespace);
-    let mut shown = None;
+    let (mut shown, mut nodes) = (None, Nodes::default());
     loop {
-        let tree = live.snapshot().map(|snapshot| analyse(&snapshot.objects()));
-        let Some(tree) = tree else {
+        let Some(snapshot) = live.snapshot() else {
             if shown.is_some() {
                 crate::note(&format!("{set} is gone\n"));
                 return Ok(Exit::Refused);
             }
             bail!("{set} does not exist");
         };
+        let tree = observed(cluster, &snapshot, &mut nodes).await;
         if shown.as_ref() != Some(&tree) {
             screen.show(&tree, &cluster.namespace, env.clock.wall())?;
         }
@@ -91,6 +92,13 @@ async fn follow(cluster: &Cluster, set: &str, screen: Screen, env: &Env) -> anyh
         shown = Some(tree);
         live.changed().await;
     }
+}
+
+/// The tree of a set, with the labels of its nodes if they matter.
+async fn observed(cluster: &Cluster, snapshot: &Snapshot, nodes: &mut Nodes) -> Node {
+    let objects = snapshot.objects();
+    nodes.read(&cluster.client, &placement::nodes(&objects)).await;
+    analyse(&Objects { nodes: nodes.labels(), ..objects })
 }
 
 /// Where and how a tree is shown.

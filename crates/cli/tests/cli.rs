@@ -61,6 +61,7 @@ fn help_of_a_command_shows_how_to_use_it() {
     insta::assert_snapshot!("help_backend_check", stdout(&["backend", "check", "--help"]));
     insta::assert_snapshot!("help_operator", stdout(&["operator", "--help"]));
     insta::assert_snapshot!("help_tree", stdout(&["tree", "--help"]));
+    insta::assert_snapshot!("help_topology", stdout(&["topology", "--help"]));
     insta::assert_snapshot!("help_rollout", stdout(&["rollout", "--help"]));
     insta::assert_snapshot!("help_completion", stdout(&["completion", "--help"]));
     for command in ["status", "history", "pause", "resume", "undo", "restart"] {
@@ -103,6 +104,13 @@ fn all_namespaces_and_one_set_exclude_each_other() {
         let (code, text) = failure(args);
         assert_eq!(code, 1, "{args:?}: {text}");
     }
+}
+
+#[test]
+fn a_shape_that_makes_no_sense_is_refused() {
+    let (code, text) = failure(&["topology", "--fits", "cpu=4,nvidia.com/gpu"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("\"nvidia.com/gpu\" is not RESOURCE=QUANTITY"), "{text}");
 }
 
 #[test]

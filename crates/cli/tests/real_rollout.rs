@@ -29,6 +29,12 @@ spec:
         spec: {roleName: worker, replicas: 2, podSpec: {containers: [{name: c, image: 'worker:1'}]}}
     podCliqueScalingGroups: [{name: group, cliqueNames: [worker], replicas: 2, minAvailable: 1}]
 ";
+const TOPOLOGY: &str = "
+apiVersion: grove.io/v1alpha1
+kind: ClusterTopologyBinding
+metadata: {name: racks}
+spec: {levels: [{domain: rack, key: topology.kubernetes.io/rack}]}
+";
 const PAUSED: &str = "grove.io/rollout-paused";
 
 /// The user's program.
@@ -129,6 +135,19 @@ fn a_user_follows_a_set_from_its_first_pod_to_its_end() {
     assert_eq!(counts, expected.map(|(what, number)| (what.to_owned(), number)).into());
     let text = answer(&cluster, &["tree", "demo"]);
     assert_eq!(text.lines().count(), 1 + counts.values().sum::<usize>(), "{text}");
+
+    // Where there is room: a binding without conditions, because no scheduler has topologies of its own.
+    cluster.kubectl_with_stdin(&["create", "-f", "-"], TOPOLOGY).unwrap();
+    let room = ["topology", "racks", "--fits", "nvidia.com/gpu=8,cpu=16", "-o", "json"];
+    let room: Value = serde_json::from_str(&answer(&cluster, &room)).unwrap();
+    let racks = &room["topologies"][0];
+    assert_eq!(racks["free"]["pods"], (8 * 256 - 10).to_string(), "{racks}");
+    let best = json!([{ "level": "rack", "pods": 4, "domain": ["z0-b0-r0"] }]);
+    assert_eq!(racks["bestDomains"], best, "{racks}");
+    let text = answer(&cluster, &["topology"]);
+    assert!(text.starts_with("ClusterTopologyBinding racks\n"), "{text}");
+    let (code, _, error) = called(&cluster, &["topology", "blocks"]);
+    assert_eq!((code, &*error), (6, "error: there is no topology \"blocks\"; there are: racks\n"));
 
     // What there was.
     until_history(&cluster, &["1 * router=router:1,worker=worker:1 first try"]);

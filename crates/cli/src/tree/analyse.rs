@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::gang::Gangs;
 use super::meta::{condition, created, is_deleting, name};
 use super::node::{Counts, Kind, Node, State, Termination, Update, What};
+use super::placement::Placements;
 use super::places::{Places, Replica};
 use super::pod::{self, LivePod};
 use crate::live::Objects;
@@ -24,13 +25,15 @@ use crate::live::Objects;
 /// The tree of a set.
 pub(crate) fn analyse(objects: &Objects<'_>) -> Node {
     let pods: Vec<_> = objects.pods.iter().copied().map(LivePod::from).collect();
-    Analysis::of(objects, &pods).set()
+    let layout = Layout::of(objects.set);
+    Analysis::of(objects, &pods, &layout).set()
 }
 
 struct Analysis<'a> {
     objects: &'a Objects<'a>,
-    layout: Layout<'a>,
+    layout: &'a Layout<'a>,
     places: Places<'a>,
+    placements: Placements<'a>,
     cliques: BTreeMap<&'a str, &'a PodClique>,
     groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
     gangs: Gangs<'a>,
@@ -38,15 +41,15 @@ struct Analysis<'a> {
 }
 
 impl<'a> Analysis<'a> {
-    fn of(objects: &'a Objects<'a>, pods: &'a [LivePod<'a>]) -> Self {
-        let layout = Layout::of(objects.set);
-        let places = Places::of(objects, pods, &layout);
+    fn of(objects: &'a Objects<'a>, pods: &'a [LivePod<'a>], layout: &'a Layout<'a>) -> Self {
+        let places = Places::of(objects, pods, layout);
         let cliques: BTreeMap<_, _> =
             objects.cliques.iter().map(|clique| (name(&clique.metadata), *clique)).collect();
         let groups = objects.groups.iter().map(|group| (name(&group.metadata), *group));
         Self {
             objects,
-            gangs: Gangs::of(objects, pods, &layout, &cliques, &places),
+            gangs: Gangs::of(objects, pods, layout, &cliques, &places),
+            placements: Placements::of(objects, pods, layout),
             layout,
             places,
             cliques,
@@ -64,6 +67,7 @@ impl<'a> Analysis<'a> {
         let usable = status.available_replicas >= set.spec.replicas;
         let mut node = Node::new(Kind::PodCliqueSet, name(&set.metadata), State::Ready);
         node.created_at = created(&set.metadata);
+        node.placement = self.placements.set();
         node.ready = Some(Counts {
             ready: status.available_replicas,
             wanted: set.spec.replicas,
@@ -126,7 +130,7 @@ impl<'a> Analysis<'a> {
         if expected {
             gangs.extend(self.expected_gangs(replica));
         }
-        node.children.extend(gangs.iter().map(|gang| self.gangs.node(gang)));
+        node.children.extend(gangs.iter().map(|gang| self.gang(gang)));
 
         let desired = if expected { self.layout.standalone_cliques(replica) } else { Vec::new() };
         let cliques = in_order(desired.into_iter().map(|clique| clique.name), live.cliques.iter());
@@ -136,6 +140,12 @@ impl<'a> Analysis<'a> {
         let cliques = cliques.iter().map(|name| self.clique(name));
         let parts = cliques.chain(groups.iter().map(|name| self.group(replica, name)));
         summarise(&mut node, parts.collect());
+        node
+    }
+
+    fn gang(&self, gang: &str) -> Node {
+        let mut node = self.gangs.node(gang);
+        node.placement = self.placements.gang(gang);
         node
     }
 
@@ -176,6 +186,7 @@ impl<'a> Analysis<'a> {
         let minimum = live.spec.min_available.unwrap_or(1);
         let mut node = Node::new(kind, group_name, State::Ready);
         node.created_at = created(&live.metadata);
+        node.placement = self.placements.group(template);
         node.ready = Some(Counts {
             ready: status.available_replicas,
             wanted: live.spec.replicas,
@@ -242,6 +253,8 @@ impl<'a> Analysis<'a> {
             let desired = desired.into_iter().flatten().map(|clique| clique.name);
             let members = in_order(desired, live.get(&replica).into_iter().flatten());
             let mut node = Node::new(Kind::GroupReplica, replica.to_string(), State::Ready);
+            let name = format!("{group}-{replica}");
+            node.placement = self.placements.group_replica(template, &name, &members);
             summarise(&mut node, members.iter().map(|name| self.clique(name)).collect());
             node
         };
@@ -259,6 +272,10 @@ impl<'a> Analysis<'a> {
         let tally = self.places.tally(clique_name);
         let mut node = Node::new(Kind::PodClique, clique_name, State::Ready);
         node.created_at = created(&live.metadata);
+        let labels = live.metadata.labels.as_ref();
+        let place = labels.and_then(|labels| self.layout.find_clique(clique_name, labels));
+        let constraint = place.and_then(|place| place.template.topology_constraint.as_ref());
+        node.placement = self.placements.clique(clique_name, constraint);
         node.ready =
             Some(Counts { ready: tally.ready, wanted: live.spec.replicas, minimum: Some(minimum) });
         node.update = status.update_progress.as_ref().and_then(|progress| {

@@ -26,6 +26,9 @@ pub(crate) struct Node {
     /// The end that is near or under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) termination: Option<Termination>,
+    /// Where its topology constraint puts it, and where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placement: Option<Placement>,
     pub(crate) children: Vec<Self>,
 }
 
@@ -40,6 +43,7 @@ impl Node {
             waits_for: Vec::new(),
             update: None,
             termination: None,
+            placement: None,
             children: Vec::new(),
         }
     }
@@ -171,4 +175,27 @@ pub(crate) struct Termination {
     pub(crate) ends_at: Option<Timestamp>,
     /// Whether it has been terminated and is on its way back.
     pub(crate) in_progress: bool,
+}
+
+/// A topology constraint, and the domains that the pods are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Placement {
+    /// The ClusterTopologyBinding, if the set names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) topology: Option<String>,
+    /// The level that all pods have to share a domain of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) required: Option<String>,
+    /// The level that all pods should share a domain of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) preferred: Option<String>,
+    /// Whether the gang lacks what is required: no topology has the level, or the feature is off.
+    pub(crate) dropped: bool,
+    /// Domains of the required level, or else of the preferred one.
+    pub(crate) domains: Vec<String>,
+    /// Pods on nodes that are in no domain of the level.
+    pub(crate) pods_without_domain: Vec<String>,
+    /// Whether the pods are not in one domain of the required level.
+    pub(crate) violated: bool,
 }

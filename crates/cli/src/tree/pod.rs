@@ -21,6 +21,13 @@ impl<'a> From<&'a Pod> for LivePod<'a> {
     }
 }
 
+impl LivePod<'_> {
+    /// Whether its containers have ended for good.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.observed.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
 /// How many pods of a clique have come how far. The status of the clique reports the same a little later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {

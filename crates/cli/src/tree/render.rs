@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::node::{Kind, Node, Termination, Update};
+use super::node::{Kind, Node, Placement, Termination, Update};
 use crate::age;
 use crate::table;
 
@@ -15,12 +15,21 @@ pub(crate) struct Room {
     pub(crate) height: Option<usize>,
 }
 
-/// One line per node, under a heading. Text that does not fit is cut off and marked.
+/// One line per node, under a heading. Text that does not fit is cut off and marked. There is a column for
+/// the placement if a part has a constraint.
 pub(crate) fn text(tree: &Node, now: Timestamp, room: Room) -> String {
-    let heading = ["NAME", "READY", "STATE", "AGE", "WAITS FOR"].map(str::to_owned);
+    let heading = ["NAME", "READY", "STATE", "AGE", "PLACEMENT", "WAITS FOR"].map(str::to_owned);
     let mut rows = vec![heading, row(tree, String::new(), now)];
     below(tree, "", now, &mut rows);
-    let text = table::columns(&rows);
+    let text = if rows.iter().skip(1).any(|[.., placement, _]| !placement.is_empty()) {
+        table::columns(&rows)
+    } else {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[name, ready, state, age, _, waits]| [name, ready, state, age, waits])
+            .collect();
+        table::columns(&rows)
+    };
     let mut lines: Vec<String> = text.lines().map(|line| cut(line, room.width)).collect();
     if let Some(height) = room.height
         && lines.len() > height
@@ -33,7 +42,7 @@ pub(crate) fn text(tree: &Node, now: Timestamp, room: Room) -> String {
     lines.join("\n") + "\n"
 }
 
-fn below(node: &Node, indent: &str, now: Timestamp, rows: &mut Vec<[String; 5]>) {
+fn below(node: &Node, indent: &str, now: Timestamp, rows: &mut Vec<[String; 6]>) {
     for (number, child) in node.children.iter().enumerate() {
         let last = number + 1 == node.children.len();
         let (branch, trunk) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
@@ -42,7 +51,7 @@ fn below(node: &Node, indent: &str, now: Timestamp, rows: &mut Vec<[String; 5]>)
     }
 }
 
-fn row(node: &Node, indent: String, now: Timestamp) -> [String; 5] {
+fn row(node: &Node, indent: String, now: Timestamp) -> [String; 6] {
     let ready = node.ready.map(|counts| format!("{}/{}", counts.ready, counts.wanted));
     let age = node.created_at.map(|created| age::between(created, now));
     // The termination of a child is not repeated at its parent.
@@ -56,6 +65,7 @@ fn row(node: &Node, indent: String, now: Timestamp) -> [String; 5] {
         ready.unwrap_or_default(),
         format!("{:?}", node.state),
         age.unwrap_or_default(),
+        node.placement.as_ref().map(placement).unwrap_or_default(),
         // Messages may contain line breaks.
         story.join("; ").split_whitespace().collect::<Vec<_>>().join(" "),
     ]
@@ -72,6 +82,27 @@ fn title(node: &Node) -> String {
         Kind::SetReplica | Kind::GroupReplica => "replica ",
     };
     format!("{short}{}", node.name)
+}
+
+/// The constraint, and where the pods are.
+fn placement(placement: &Placement) -> String {
+    let Placement { topology, required, preferred, dropped, violated, .. } = placement;
+    let words = [("packed in", required), ("prefers", preferred)].into_iter();
+    let words = words.filter_map(|(what, level)| Some(format!("{what} {}", level.as_ref()?)));
+    let words = words.collect::<Vec<_>>().join(", ");
+    let topology = topology.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+    let dropped = if *dropped { ", not in effect" } else { "" };
+    let mut places = placement.domains.clone();
+    let outside = &placement.pods_without_domain;
+    if !outside.is_empty() {
+        places.push(format!("no domain ({})", outside.join(", ")));
+    }
+    let places = match (places.is_empty(), *violated) {
+        (true, _) => String::new(),
+        (false, true) => format!(": VIOLATED: {}", places.join(", ")),
+        (false, false) => format!(": {}", places.join(", ")),
+    };
+    format!("{words}{topology}{dropped}{places}")
 }
 
 fn update(update: &Update, now: Timestamp) -> String {
