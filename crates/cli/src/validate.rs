@@ -56,7 +56,7 @@ pub(crate) struct ValidateArguments {
     /// ClusterTopology grove-topology if the operator manages it. May be repeated
     #[arg(long, value_name = "PATH")]
     topology: Vec<PathBuf>,
-    /// Read the topologies from the cluster
+    /// Read the topologies from the cluster that --kubeconfig and --context name
     #[arg(long)]
     live: bool,
     #[command(flatten)]

@@ -5,6 +5,8 @@
 mod compared;
 mod support;
 
+use std::process::Command;
+
 use compared::{Case, cases, validate};
 use grove_testbed::DEADLINE;
 use http::Request;
@@ -15,8 +17,11 @@ use xtask::poll;
 
 /// Asks the API server itself, as strict as it can be; the text reaches it as it is.
 async fn refusal(client: &kube::Client, case: &Case) -> Option<String> {
-    let is_set = !case.text.contains("ClusterTopology");
-    let place = if is_set { "namespaces/default/podcliquesets" } else { "clustertopologies" };
+    let place = match () {
+        () if case.text.contains("kind: ClusterTopologyBinding") => "clustertopologybindings",
+        () if case.text.contains("kind: ClusterTopology") => "clustertopologies",
+        () => "namespaces/default/podcliquesets",
+    };
     let path = format!("/apis/grove.io/v1alpha1/{place}?dryRun=All&fieldValidation=Strict");
     let request = Request::post(path)
         .header("content-type", "application/yaml")
@@ -57,5 +62,25 @@ fn validate_and_the_cluster_agree_about_every_manifest() {
         }
     });
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    topologies_of_the_cluster_are_used(&cluster);
     operator.kill();
+}
+
+/// `--live` finds the binding that the sets name, and no managed topology.
+fn topologies_of_the_cluster_are_used(cluster: &Cluster) {
+    let bindings = include_str!("manifests/topology/bindings.yaml");
+    cluster.kubectl_with_stdin(&["create", "-f", "-"], bindings).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .args(["validate", "-f", "tests/manifests/topology/sets.yaml", "--live"])
+        .env("KUBECONFIG", cluster.admin().kubeconfig())
+        .output()
+        .unwrap();
+    let findings = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{findings}");
+    for text in [
+        "default/named: spec.template.topologyConstraint: Invalid value: \"shelf\": PodCliqueSet topology",
+        "default/unnamed: spec.template.topologyConstraint.topologyName: Required value",
+    ] {
+        assert!(findings.contains(text), "{text}: {findings}");
+    }
 }
