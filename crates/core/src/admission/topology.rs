@@ -79,9 +79,9 @@ pub(super) fn create_warnings(set: &PodCliqueSet, topology: &SetTopology) -> Vec
     redundant.map(warning).collect()
 }
 
-/// `packDomain` is the usual spelling for the managed topology, and an older one otherwise.
+/// `packDomain` is the usual spelling for the managed topology, and an older one where a name is needed.
 pub(super) fn update_warnings(set: &PodCliqueSet, topology: &SetTopology) -> Vec<String> {
-    if matches!(topology, SetTopology::Managed(_)) {
+    if topology_name(set).is_none() && *topology != SetTopology::Unnamed {
         return Vec::new();
     }
     let older = constraints(set).filter(|(_, one)| one.pack_domain.is_some());

@@ -163,7 +163,10 @@ fn a_set_whose_level_was_removed_can_still_be_scaled() {
 #[test]
 fn the_usual_spelling_is_not_warned_about() {
     let rack: Change = |s| constrain(template(s), json!({"packDomain": "rack"}));
-    assert_eq!(update_validation(&mode(), rack, |_| {}).warnings, [""; 0]);
+    for mode in [mode(), Mode::Disabled] {
+        assert_eq!(update_validation(&mode, rack, |_| {}).warnings, [""; 0]);
+    }
+    assert_eq!(update_validation(&Mode::Bindings, rack, |_| {}).warnings.len(), 1);
     let redundant = changed(|s| {
         constrain(template(s), json!({"pack": {"required": "host", "preferred": "rack"}}));
     });
