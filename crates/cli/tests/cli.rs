@@ -107,6 +107,35 @@ fn all_namespaces_and_one_set_exclude_each_other() {
 }
 
 #[test]
+fn an_operator_with_an_invalid_topology_does_not_start() {
+    let directory = fresh_directory("topology-configuration");
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("config.yaml");
+    let level = |domain: &str, key: &str| format!("{{domain: {domain}, key: {key}}}");
+    let cases = [
+        (vec![], "topology.levels: Required value: levels are required"),
+        (
+            vec![level("rack", "a"), level("rack", "b")],
+            "topology.levels[1].domain: Duplicate value",
+        ),
+        (vec![level("rack", "a"), level("host", "a")], "topology.levels[1].key: Duplicate value"),
+        (vec![level("shelf", "a")], "topology.levels[0].domain: Invalid value: \"shelf\""),
+        (vec![level("rack", "a b")], "topology.levels[0].key: Invalid value: \"a b\""),
+    ];
+    for (levels, expected) in cases {
+        let levels = levels.join(", ");
+        let text = format!(
+            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
+             topology: {{enabled: true, levels: [{levels}]}}\n"
+        );
+        fs::write(&file, text).unwrap();
+        let (code, error) = failure(&["operator", "--config", file.to_str().unwrap()]);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_shape_that_makes_no_sense_is_refused() {
     let (code, text) = failure(&["topology", "--fits", "cpu=4,nvidia.com/gpu"]);
     assert_eq!(code, 1, "{text}");

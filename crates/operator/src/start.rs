@@ -100,7 +100,7 @@ pub async fn run(client: Client, options: Options, env: Env) -> Result<(), Opera
     if options.install_crds {
         crds::install(&writer).await.map_err(OperatorError::InstallCrds)?;
     }
-    topology::check_start(&client, &configuration.topology, &env.clock).await?;
+    topology::check_start(&writer, &configuration.topology, &env.clock).await?;
     let mut caches = Caches::new(client.clone(), &env, process.stage("caches"));
     let stores = Stores::start(&mut caches, &backends, configuration);
 

@@ -326,7 +326,7 @@ mod tests {
         for number in 0..11 {
             assert!(drop("Clique", number).is_empty(), "{number}");
         }
-        assert_eq!(drop("Clique", 11), Vec::from_iter((12..20).chain(100..120)));
+        assert_eq!(drop("Clique", 11), (12..20).chain(100..120).collect::<Vec<u32>>());
         assert!(drop("Clique", 12).is_empty(), "they know");
         assert!(drop("Gang", 100).is_empty());
     }

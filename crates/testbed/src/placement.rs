@@ -61,9 +61,9 @@ impl Racks {
     }
 
     async fn label(&self, node: &str, labels: Value) {
-        let (path, patch) =
+        let (path, change) =
             (format!("/api/v1/nodes/{node}"), json!({ "metadata": { "labels": labels } }));
-        send(self.fixture.mirror.client(), Method::PATCH, &path, &patch).await.unwrap();
+        send(self.fixture.mirror.client(), Method::PATCH, &path, &change).await.unwrap();
     }
 
     /// A clique all of whose pods are needed and take a place each.
@@ -92,16 +92,16 @@ impl Racks {
         for (event, (kind, object)) in state.history.iter().enumerate() {
             let (name, is_gone) = (name_of(object), state.gone.contains(&event));
             let node = self.nodes.get(text(&object["spec"]["nodeName"])).filter(|_| !is_gone);
-            match *kind {
-                GANGS if is_gone => drop(gangs.remove(&name)),
-                GANGS => {
-                    drop(gangs.insert(name, serde_json::from_value((**object).clone()).unwrap()))
+            if *kind == GANGS {
+                gangs.remove(&name);
+                if !is_gone {
+                    gangs.insert(name, serde_json::from_value((**object).clone()).unwrap());
                 }
-                PODS => match node {
-                    Some(labels) => drop(nodes.insert(name, labels)),
-                    None => drop(nodes.remove(&name)),
-                },
-                _ => continue,
+            } else if *kind == PODS {
+                nodes.remove(&name);
+                nodes.extend(node.map(|labels| (name, labels)));
+            } else {
+                continue;
             }
             for (name, gang) in &gangs {
                 let placed = placement(&gang.spec, |pod| nodes.get(pod).copied());

@@ -45,10 +45,10 @@ impl Topologies {
             if let Ok(binding) = ClusterTopologyBinding::deserialize(object) {
                 self.add_binding(&binding);
             }
-        } else if kind.eq_ignore_ascii_case(ClusterTopology::KIND) {
-            if let Ok(topology) = ClusterTopology::deserialize(object) {
-                self.add_cluster_topology(&topology);
-            }
+        } else if kind.eq_ignore_ascii_case(ClusterTopology::KIND)
+            && let Ok(topology) = ClusterTopology::deserialize(object)
+        {
+            self.add_cluster_topology(&topology);
         }
     }
 

@@ -37,7 +37,7 @@ impl SetTopology {
         spec: &mut PodGangSpec,
     ) {
         match self {
-            Self::Unknown => keep(live, spec, Clone::clone),
+            Self::Unknown => keep(live, spec, |constraint| Some(constraint.clone())),
             // Schedulers may go on preferring what a managed topology made them prefer.
             Self::Disabled if topology_name(layout.set()).is_none() => {
                 keep(live, spec, preference);
@@ -108,25 +108,25 @@ fn translated(required: Option<String>, preferred: Option<String>) -> Option<Tra
 }
 
 /// What is left of a constraint without what is required.
-fn preference(constraint: &Option<TranslatedConstraint>) -> Option<TranslatedConstraint> {
-    let pack = constraint.as_ref()?.pack_constraint.as_ref()?;
-    translated(None, pack.preferred.clone())
+fn preference(constraint: &TranslatedConstraint) -> Option<TranslatedConstraint> {
+    translated(None, constraint.pack_constraint.as_ref()?.preferred.clone())
 }
 
 /// Keeps a part of the stored constraints. An entry for a group of which nothing is left is dropped.
 fn keep(
     live: Option<&PodGangSpec>,
     spec: &mut PodGangSpec,
-    part: fn(&Option<TranslatedConstraint>) -> Option<TranslatedConstraint>,
+    part: fn(&TranslatedConstraint) -> Option<TranslatedConstraint>,
 ) {
     let Some(live) = live else { return };
-    spec.topology_constraint = part(&live.topology_constraint);
+    spec.topology_constraint = live.topology_constraint.as_ref().and_then(part);
     for group in &mut spec.pod_groups {
         let stored = live.pod_groups.iter().find(|stored| stored.name == group.name);
-        group.topology_constraint = stored.and_then(|stored| part(&stored.topology_constraint));
+        group.topology_constraint =
+            stored.and_then(|stored| stored.topology_constraint.as_ref()).and_then(part);
     }
     let kept = live.topology_constraint_group_configs.iter().filter_map(|stored| {
-        let topology_constraint = part(&stored.topology_constraint);
+        let topology_constraint = stored.topology_constraint.as_ref().and_then(part);
         let kept = || ConstraintGroup {
             topology_constraint: topology_constraint.clone(),
             ..stored.clone()

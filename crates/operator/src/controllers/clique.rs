@@ -150,7 +150,7 @@ async fn write_status(
     let place = observed.place.as_ref();
     let report = place.and_then(|place| report(observed, place, outcome, now));
     let about = (PodClique::KIND, &attempt.key);
-    let reported = context.reporter.report(about, &attempt, report).await;
+    let reported = context.reporter.report(about, attempt, report).await;
     reported.map_err(|error| ReconcileError::failed(ErrorCode::UpdatePodCliqueStatus, &error))
 }
 

@@ -22,8 +22,7 @@ use grove_runtime::clock::Clock;
 use grove_runtime::controller::{Attempt, Due};
 use grove_runtime::report::Report;
 use grove_runtime::resource::ObjectKey;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use grove_runtime::write::{WriteError, Writer};
 use serde::Serialize;
 
 pub(crate) use self::wake::queue;
@@ -111,10 +110,8 @@ async fn of_managed(
 
 /// The API server refuses the topology that the configuration describes.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the API server refuses ClusterTopology {MANAGED_NAME:?} with the levels of the configuration: {0}"
-)]
-pub struct TopologyRefused(#[source] Box<kube::Error>);
+#[error("the API server refuses the topology of the configuration: {0}")]
+pub struct TopologyRefused(#[source] WriteError);
 
 /// How long a new CRD may take until it is served, and how often to look.
 const NEW_CRD: (u32, Duration) = (40, Duration::from_millis(250));
@@ -122,21 +119,20 @@ const NEW_CRD: (u32, Duration) = (40, Duration::from_millis(250));
 /// Asks the API server, without writing anything, whether it accepts the topology that the configuration
 /// describes. What may pass is left to the controller.
 pub(crate) async fn check_start(
-    client: &Client,
+    writer: &Writer,
     configured: &config::Topology,
     clock: &Clock,
 ) -> Result<(), TopologyRefused> {
-    let Some(desired) = managed_topology(configured) else { return Ok(()) };
-    let how = PatchParams { dry_run: true, ..PatchParams::apply(NAME).force() };
-    let api = Api::<ClusterTopology>::all(client.clone());
+    let desired = managed_topology(configured);
+    let Some(create) = decide::managed(desired.as_ref(), None) else { return Ok(()) };
+    let writer = writer.without_election();
     let (mut left, pause) = NEW_CRD;
     loop {
-        match api.patch(MANAGED_NAME, &how, &Patch::Apply(&desired)).await {
-            Err(kube::Error::Api(status)) if status.code == 404 && left > 0 => left -= 1,
-            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-                return Err(TopologyRefused(Box::new(kube::Error::Api(status))));
-            }
-            Ok(_) | Err(_) => return Ok(()),
+        let Err(error) = writer.try_create(&create).await else { return Ok(()) };
+        match error.status().map(|status| status.code) {
+            Some(404) if left > 0 => left -= 1,
+            Some(400..=404 | 422) => return Err(TopologyRefused(error)),
+            Some(_) | None => return Ok(()),
         }
         clock.sleep(pause).await;
     }
@@ -186,6 +182,6 @@ async fn write_status<S: Serialize + PartialEq>(
     about: (&'static str, &ObjectKey),
     report: Option<Report<'_, S>>,
 ) -> Result<(), ReconcileError> {
-    let reported = context.reporter.report(about, &attempt, report).await;
+    let reported = context.reporter.report(about, attempt, report).await;
     reported.map(drop).map_err(|error| ReconcileError::failed(ErrorCode::UpdateStatus, &error))
 }

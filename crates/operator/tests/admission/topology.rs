@@ -81,7 +81,7 @@ fn of_binding() -> Vec<Row> {
                 constrain(
                     router(s),
                     json!({ "topologyName": "absent", "pack": { "required": "host" } }),
-                )
+                );
             },
             denied(&[
                 "spec.template.topologyConstraint.topologyName",
@@ -94,7 +94,7 @@ fn of_binding() -> Vec<Row> {
                 constrain(
                     template(s),
                     json!({ "topologyName": "dc", "pack": { "required": "rack" } }),
-                )
+                );
             },
             denied(&[
                 "topology domain 'rack' does not exist in cluster topology [zone shelf host]",
