@@ -246,9 +246,11 @@ fn assert_deletes_had_reasons(namespace: &Namespace, by_operator: &BTreeSet<Stri
             let name = &namespace.name;
             let owner = &object["metadata"]["ownerReferences"][0]["uid"];
             let owner = now.get(text(owner));
+            let listed = lists.iter().filter(|list| list.contains(&uid)).count();
             assert!(
                 had_reason,
-                "{name}: deleted what is wanted, current and well: {object}\nof {owner:?}"
+                "{name}: deleted what is wanted, current and well, and listed for termination {listed} \
+                 times: {object}\nof {owner:?}"
             );
         }
         if is_gone {
