@@ -36,8 +36,8 @@ pub(crate) struct Registration {
     rules: fn() -> Value,
     /// Whether it reviews only objects that the operator manages.
     managed_only: bool,
-    /// Whether the operator's own requests are not reviewed, so that the webhook is never in its way.
-    skips_operator: bool,
+    /// Which requests are reviewed, of an operator that acts as these users.
+    condition: Option<fn(&[String]) -> String>,
 }
 
 pub(crate) const DEFAULTING: Registration = Registration {
@@ -47,7 +47,7 @@ pub(crate) const DEFAULTING: Registration = Registration {
     mutating: true,
     rules: set_rules,
     managed_only: false,
-    skips_operator: false,
+    condition: None,
 };
 
 pub(crate) const VALIDATING: Registration = Registration {
@@ -57,7 +57,7 @@ pub(crate) const VALIDATING: Registration = Registration {
     mutating: false,
     rules: set_rules,
     managed_only: false,
-    skips_operator: false,
+    condition: None,
 };
 
 pub(crate) const TOPOLOGIES: Registration = Registration {
@@ -67,7 +67,7 @@ pub(crate) const TOPOLOGIES: Registration = Registration {
     mutating: false,
     rules: topology_rules,
     managed_only: false,
-    skips_operator: true,
+    condition: Some(topology_requests),
 };
 
 pub(crate) const AUTHORIZER: Registration = Registration {
@@ -77,7 +77,7 @@ pub(crate) const AUTHORIZER: Registration = Registration {
     mutating: false,
     rules: managed_rules,
     managed_only: true,
-    skips_operator: true,
+    condition: Some(other_users),
 };
 
 /// All webhooks, whether they are on or off.
@@ -188,11 +188,9 @@ impl Registration {
                 }],
             });
         }
-        if self.skips_operator {
-            let other = |user: &String| format!("request.userInfo.username != {user:?}");
-            let others: Vec<_> = users.iter().map(other).collect();
+        if let Some(condition) = self.condition {
             webhook["matchConditions"] =
-                json!([{ "name": "not-the-operator", "expression": others.join(" && ") }]);
+                json!([{ "name": "not-the-operator", "expression": condition(users) }]);
         }
         webhook
     }
@@ -352,6 +350,19 @@ impl Registrar {
             }
         }
     }
+}
+
+/// The operator's own requests are not reviewed: most changes of managed objects are its own, and its webhooks must
+/// not be in its way when they cannot be reached.
+fn other_users(users: &[String]) -> String {
+    let other = |user: &String| format!("request.userInfo.username != {user:?}");
+    users.iter().map(other).collect::<Vec<_>>().join(" && ")
+}
+
+/// The operator does not write bindings; the user that it acts as may.
+fn topology_requests(users: &[String]) -> String {
+    let users = other_users(users);
+    format!("request.resource.resource == \"clustertopologybindings\" || {users}")
 }
 
 fn rule(group: &str, versions: &[&str], operations: &[&str], resources: &[&str]) -> Value {
