@@ -52,8 +52,8 @@ pub(crate) struct ValidateArguments {
     /// default-scheduler only, MNNVL off, the topologies that are known
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Manifest with topologies of the cluster, which is checked as well: ClusterTopologyBindings, and the
-    /// ClusterTopology grove-topology if the operator manages it. May be repeated
+    /// Manifest with the topologies of the cluster, of both kinds, which is checked as well. With
+    /// ClusterTopology grove-topology, the operator manages a topology. May be repeated
     #[arg(long, value_name = "PATH")]
     topology: Vec<PathBuf>,
     /// Read the topologies from the cluster that --kubeconfig and --context name
@@ -403,14 +403,13 @@ impl Subject<'_> {
     /// The warnings of admission. The one about restart policies gets the field it is about.
     fn warn(&mut self, raw: &Value, warnings: &[String]) {
         for warning in warnings.iter().filter(|one| *one != admission::RESTART_POLICY_IGNORED) {
-            match warning.split_once(": ") {
-                Some((path, message)) => self.find(Severity::Warning, path, message),
+            if let Some((path, message)) = warning.split_once(": ") {
+                self.find(Severity::Warning, path, message);
+            } else {
                 // Those about topologies begin with the path too.
-                None => {
-                    let path = warning.split(' ').next().unwrap_or_default();
-                    let message = format!("{}: {warning}", self.name);
-                    self.checker.find(Severity::Warning, self.lines.of(path), &message);
-                }
+                let path = warning.split(' ').next().unwrap_or_default();
+                let message = format!("{}: {warning}", self.name);
+                self.checker.find(Severity::Warning, self.lines.of(path), &message);
             }
         }
         let cliques = raw.pointer("/spec/template/cliques").and_then(Value::as_array);
