@@ -23,8 +23,10 @@ use grove_testbed::sets;
 use xtask::cluster::{Fleet, Gates, Kube};
 
 const ROLE: &str = include_str!("../../../deploy/schedulers/kubernetes.yaml");
-const GANGS: &str =
-    "scheduler: {profiles: [{name: default-scheduler, config: {gangScheduling: true}}]}";
+const GANGS: &str = "\
+scheduler: {profiles: [{name: default-scheduler, config: {gangScheduling: true}}]}
+topologyAwareScheduling: {enabled: true}
+";
 const NODES: Fleet = Fleet { zones: 1, blocks: 1, racks: 1, hosts: 2, gpus: 8 };
 
 fn setup() -> Setup<'static> {

@@ -16,6 +16,7 @@ use grove_testbed::operator::{OPERATOR, Setup};
 use grove_testbed::program::Signal;
 use grove_testbed::reference_backend::{Credential, Pki, ReferenceBackend, ReservedPort};
 use grove_testbed::sets::{self, Manifest as _};
+use grove_testbed::topology::{BINDINGS, refusal_of};
 use http::Method;
 use serde_json::{Value, json};
 use xtask::cluster::Kube;
@@ -38,7 +39,7 @@ fn configuration(pki: &Pki, url: &str, more: &str) -> String {
     format!(
         "scheduler: {{profiles: [{{name: {SCHEDULER}, config: {{endpoint: {{url: '{url}', \
          caFile: '{ca}', certFile: '{cert}', keyFile: '{key}', \
-         kinds: [{{group: crew.example.com, version: v1, plural: crews, kind: Crew}}]{more}}}}}}}]}}"
+         kinds: [{{group: crew.example.com, version: v1, plural: crews, kind: Crew}}]{more}}}}}}}]}}\n{BINDINGS}"
     )
 }
 
@@ -89,8 +90,9 @@ async fn gangs_of_a_backend_program_survive_its_death() {
     let namespace = mirror.new_namespace("crew").await;
     let crews = cluster.mirror_of(&[CREWS]).await.namespace("crew");
     let mut refused = set_for(SCHEDULER);
-    refused["spec"]["template"]["topologyConstraint"] = json!({ "packDomain": "rack" });
-    let refusal = namespace.try_create(SETS, &refused).await.unwrap_err();
+    refused["spec"]["template"]["topologyConstraint"] =
+        json!({ "topologyName": "dc", "pack": { "required": "rack" } });
+    let refusal = refusal_of(&namespace, &refused).await;
     assert!(refusal.contains("crew-scheduler does not know the topology"), "{refusal}");
 
     // As it should be.

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::kinds::{GANGS, PODS, SETS};
-use crate::mirror::{Namespace, condition, text};
+use crate::in_time;
+use crate::kinds::{GANGS, PODS, SETS, TOPOLOGY_BINDINGS};
+use crate::mirror::{Namespace, condition, send, text};
 use crate::sets;
+use http::Method;
 use serde_json::{Value, json};
 
 pub const BLOCK: &str = "topology.kubernetes.io/block";
@@ -36,6 +38,29 @@ pub fn packed(name: &str, own: &Value, group: &Value, worker: &Value) -> Value {
     template["podCliqueScalingGroups"][0]["topologyConstraint"] = group.clone();
     template["cliques"][2]["topologyConstraint"] = worker.clone();
     set
+}
+
+/// Lines of a configuration whose operator knows the topologies of users only.
+pub const BINDINGS: &str = "topologyAwareScheduling: {enabled: true}";
+
+/// Creates the binding `dc` with the level rack, and returns the refusal of a set that names it. The operator reads the
+/// binding a moment after it is created.
+pub async fn refusal_of(namespace: &Namespace, set: &Value) -> String {
+    let binding = json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopologyBinding",
+        "metadata": { "name": "dc" }, "spec": { "levels": levels(&[("rack", RACK)]) },
+    });
+    let path = TOPOLOGY_BINDINGS.everywhere();
+    send(namespace.client(), Method::POST, &path, &binding).await.unwrap();
+    in_time("the operator reads the binding", async {
+        loop {
+            let refusal = namespace.try_create(SETS, set).await.unwrap_err();
+            if !refusal.contains("ClusterTopologyBinding \"dc\" not found") {
+                return refusal;
+            }
+        }
+    })
+    .await
 }
 
 /// The number of pods of such a set.

@@ -8,6 +8,7 @@ use grove_testbed::kinds::{KUBE_GROUPS, KUBE_GROUPS_1_36, PODS, SETS};
 use grove_testbed::mirror::{Namespace, text};
 use grove_testbed::rules;
 use grove_testbed::sets::set;
+use grove_testbed::topology::refusal_of;
 
 rules! {
     one_group_has_the_minima_and_another_the_surplus,
@@ -45,8 +46,9 @@ async fn one_group_has_the_minima_and_another_the_surplus(fixture: Fixture, name
 async fn an_unsupported_required_level_is_refused(fixture: Fixture, namespace: Namespace) {
     let room = Room::new(fixture, &namespace, 1).await;
     let mut cliques = [room.clique("a", 1, 1), room.clique("b", 1, 1)];
-    cliques[1]["topologyConstraint"] = json!({ "packDomain": "rack" });
-    let refused = namespace.try_create(SETS, &set("x", &cliques, &[])).await.unwrap_err();
+    cliques[1]["topologyConstraint"] =
+        json!({ "topologyName": "dc", "pack": { "required": "rack" } });
+    let refused = refusal_of(&namespace, &set("x", &cliques, &[])).await;
     for part in ["spec.template.cliques[1].topologyConstraint", "CompositePodGroup"] {
         assert!(refused.contains(part), "{refused}");
     }
