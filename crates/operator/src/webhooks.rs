@@ -8,17 +8,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use grove_api::field_error::FieldError;
-use grove_api::{PodCliqueSet, labels};
+use grove_api::{ClusterTopologyBinding, PodCliqueSet, labels};
 use grove_backends::{Registry, SchedulerCaches};
 use grove_core::admission::{self, Authorization, Context, Guards, ManagedRequest, Protection};
 use grove_core::topology::{SetTopology, constraints, topology_name};
 use grove_runtime::admission::{Admission, Request, Webhooks};
 use grove_runtime::clock::Clock;
+use grove_runtime::object::Object;
 use grove_runtime::process::Env;
 use grove_runtime::resource::ObjectKey;
 use grove_runtime::store::Store;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::ListParams;
 use kube::core::admission::Operation;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -49,8 +52,12 @@ pub(crate) fn webhooks(
         backends: backends.clone(),
         objects: stores.scheduler_objects.clone(),
     });
-    let classes =
-        Arc::new(PriorityClasses { api: Api::all(client.clone()), clock: env.clock.clone() });
+    let lookups = Arc::new(Lookups {
+        classes: Api::all(client.clone()),
+        bindings: Api::all(client.clone()),
+        cached_bindings: stores.topologies.bindings.clone(),
+        clock: env.clock.clone(),
+    });
     let reviews = Arc::new(topologies::Reviews {
         context: context.clone(),
         backends: backends.clone(),
@@ -61,10 +68,10 @@ pub(crate) fn webhooks(
         .route(DEFAULTING.path, DEFAULTING.name, |request| async move { default(&request) })
         .route(VALIDATING.path, VALIDATING.name, move |request| {
             let (context, schedulers) = (context.clone(), schedulers.clone());
-            let (classes, topologies) = (classes.clone(), topologies.clone());
+            let (lookups, topologies) = (lookups.clone(), topologies.clone());
             async move {
                 let topology = |set: &PodCliqueSet| topologies.of(set);
-                validate(&request, &context, topology, &schedulers, Some(&classes)).await
+                validate(&request, &context, topology, &schedulers, Some(&lookups)).await
             }
         })
         .route(TOPOLOGIES.path, TOPOLOGIES.name, move |request| {
@@ -103,19 +110,38 @@ fn default(request: &Request) -> Admission {
     }
 }
 
-/// The PriorityClasses of the cluster. They are read when a set names one, which is rare.
-struct PriorityClasses {
-    api: Api<PriorityClass>,
+/// What reviews read from the cluster, in rare cases.
+struct Lookups {
+    classes: Api<PriorityClass>,
+    bindings: Api<ClusterTopologyBinding>,
+    cached_bindings: Store<Object<ClusterTopologyBinding>>,
     clock: Clock,
 }
 
-impl PriorityClasses {
+impl Lookups {
+    /// Whether there is a binding that the cache lacked, and has now: users create it together with the set
+    /// that names it.
+    async fn has_binding(&self, name: &str) -> bool {
+        let one = ListParams::default().fields(&format!("metadata.name={name}"));
+        let appears = async {
+            let found = self.bindings.list(&one).await.ok()?.items.pop()?;
+            let version = found.metadata.resource_version?.parse().ok()?;
+            let (seen, observed) = oneshot::channel();
+            self.cached_bindings.when_observed(version, move || {
+                // Nobody waits any more after the timeout.
+                let _ = seen.send(());
+            });
+            observed.await.ok()
+        };
+        self.clock.timeout(LOOKUP, appears).await.flatten().is_some()
+    }
+
     /// The warnings about classes that do not exist. Without an answer in time, or without the right to
     /// read them, there are none.
-    async fn missing(&self, set: &PodCliqueSet) -> Vec<String> {
+    async fn missing_classes(&self, set: &PodCliqueSet) -> Vec<String> {
         let mut warnings = Vec::new();
         for (name, path) in admission::priority_classes(set) {
-            let found = self.clock.timeout(LOOKUP, self.api.get_metadata_opt(name)).await;
+            let found = self.clock.timeout(LOOKUP, self.classes.get_metadata_opt(name)).await;
             if matches!(found, Some(Ok(None))) {
                 warnings.push(admission::missing_priority_class(&path, name));
             }
@@ -127,9 +153,9 @@ impl PriorityClasses {
 async fn validate(
     request: &Request,
     context: &Context,
-    topology: impl FnOnce(&PodCliqueSet) -> SetTopology,
+    topology_of: impl Fn(&PodCliqueSet) -> SetTopology,
     schedulers: &Schedulers,
-    classes: Option<&PriorityClasses>,
+    lookups: Option<&Lookups>,
 ) -> Admission {
     let new = match decode_set(request.object.as_deref()) {
         Ok(set) => set,
@@ -143,7 +169,13 @@ async fn validate(
         },
         Operation::Delete | Operation::Connect => return Admission::allow(),
     };
-    let topology = topology(&new);
+    let mut topology = topology_of(&new);
+    if topology == SetTopology::NotFound
+        && let (Some(lookups), Some(name)) = (lookups, topology_name(&new))
+        && lookups.has_binding(name).await
+    {
+        topology = topology_of(&new);
+    }
     if topology == SetTopology::Unknown && depends_on_topology(&new, old.as_ref()) {
         let name = topology_name(&new).unwrap_or_default();
         return Admission::failed(format!(
@@ -158,8 +190,8 @@ async fn validate(
         match ask_backend(&new, old.as_ref(), schedulers).await {
             Ok(warnings) => {
                 validation.warnings.extend(warnings);
-                if let Some(classes) = classes {
-                    validation.warnings.extend(classes.missing(&new).await);
+                if let Some(lookups) = lookups {
+                    validation.warnings.extend(lookups.missing_classes(&new).await);
                 }
             }
             Err(detail) => {

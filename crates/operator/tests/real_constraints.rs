@@ -11,7 +11,9 @@
 use grove_api::testkit::foreign_crds;
 use grove_operator::OperatorError;
 use grove_testbed::cluster::TestCluster;
-use grove_testbed::kinds::{CLUSTER_TOPOLOGIES, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGY_BINDINGS};
+use grove_testbed::kinds::{
+    CLUSTER_TOPOLOGIES, GANGS, KAI_GROUPS, KAI_TOPOLOGIES, SETS, TOPOLOGY_BINDINGS,
+};
 use grove_testbed::mirror::{Mirror, Namespace, condition, text};
 use grove_testbed::operator::{OPERATOR, Operator, Setup};
 use grove_testbed::requests::Sent;
@@ -412,5 +414,81 @@ async fn gangs_follow_the_binding_that_their_set_names() {
     let operator = world.operator(&configuration).await;
     until_packed(&namespace, "x-0", whole).await;
     assert_eq!(pods(&namespace), running);
+    operator.stop().await;
+}
+
+/// A set for KAI with constraints of all three kinds.
+fn for_kai(own: &Value, group: &Value, worker: &Value) -> Value {
+    let mut set = packed("x", own, group, worker);
+    set["metadata"]["labels"] = json!({ "kai.scheduler/queue": "test" });
+    for clique in set["spec"]["template"]["cliques"].as_array_mut().unwrap() {
+        clique["spec"]["podSpec"]["schedulerName"] = json!("kai-scheduler");
+    }
+    set
+}
+
+/// Waits until the groups of KAI for the base gang and the scaled gang have these constraints.
+async fn until_kai_has(namespace: &Namespace, expected: &[(&str, Value, Value)]) {
+    namespace
+        .until_is(&format!("KAI has {expected:?}"), |state| {
+            expected.iter().all(|(group, whole, parts)| {
+                let Some(found) = state.get(KAI_GROUPS, group) else { return false };
+                let sub_groups = found["spec"]["subGroups"].as_array().into_iter().flatten();
+                let constraints: Value =
+                    sub_groups.map(|one| one["topologyConstraint"].clone()).collect();
+                found["spec"]["topologyConstraint"] == *whole && constraints == *parts
+            })
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the real control plane: cargo xtask test --only real"]
+async fn kai_gets_the_constraints_of_every_part() {
+    let world = World::new().await;
+    let mirror = world.cluster.mirror_of(&[SETS, GANGS, KAI_GROUPS]).await;
+    let constraint = |topology: &str, required: &str, preferred: &str| {
+        json!({ "topology": topology, "requiredTopologyLevel": required,
+            "preferredTopologyLevel": preferred })
+    };
+    let prefers = |topology: &str| json!({ "topology": topology, "preferredTopologyLevel": HOST });
+
+    let operator = world.operator(&managing(PROFILES, &[("rack", RACK), ("host", HOST)])).await;
+    let namespace = mirror.new_namespace("managed").await;
+    namespace.create(SETS, &for_kai(&domain("rack"), &domain("host"), &Value::Null)).await;
+    let (whole, group) = (constraint(MANAGED, RACK, HOST), constraint(MANAGED, HOST, HOST));
+    let one = prefers(MANAGED);
+    until_kai_has(
+        &namespace,
+        &[
+            ("x-0", whole, json!([group, one, one, one])),
+            ("x-0-decode-0", group.clone(), json!([one, one])),
+        ],
+    )
+    .await;
+    operator.stop().await;
+
+    // A topology of another owner: its groups name that one.
+    let configuration = format!("{PROFILES}\ntopologyAwareScheduling: {{enabled: true}}");
+    let operator = world.operator(&configuration).await;
+    let of = [("row", RACK), ("shelf", HOST)];
+    world.topologies.create(TOPOLOGY_BINDINGS, &binding(&of)).await;
+    let namespace = mirror.new_namespace("named").await;
+    let own = json!({ "topologyName": "dc", "pack": { "required": "row", "preferred": "shelf" } });
+    let set = for_kai(&own, &Value::Null, &json!({ "pack": { "required": "shelf" } }));
+    namespace.create(SETS, &set).await;
+    let of = |topology: &str| {
+        let whole = constraint(topology, RACK, HOST);
+        let worker = json!({ "topology": topology, "requiredTopologyLevel": HOST });
+        [
+            ("x-0", whole.clone(), json!([null, null, worker])),
+            ("x-0-decode-0", whole, json!([null, worker])),
+        ]
+    };
+    until_kai_has(&namespace, &of("dc")).await;
+    let reference = json!([{ "schedulerName": "kai-scheduler", "topologyReference": "theirs" }]);
+    let refers = json!({ "spec": { "schedulerTopologyBindings": reference } });
+    world.topologies.patch(TOPOLOGY_BINDINGS, "dc", refers).await;
+    until_kai_has(&namespace, &of("theirs")).await;
     operator.stop().await;
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::in_time;
 use crate::kinds::{GANGS, PODS, SETS, TOPOLOGY_BINDINGS};
 use crate::mirror::{Namespace, condition, send, text};
 use crate::sets;
@@ -43,8 +42,7 @@ pub fn packed(name: &str, own: &Value, group: &Value, worker: &Value) -> Value {
 /// Lines of a configuration whose operator knows the topologies of users only.
 pub const BINDINGS: &str = "topologyAwareScheduling: {enabled: true}";
 
-/// Creates the binding `dc` with the level rack, and returns the refusal of a set that names it. The operator reads the
-/// binding a moment after it is created.
+/// Creates the binding `dc` with the level rack, and returns the refusal of a set that names it.
 pub async fn refusal_of(namespace: &Namespace, set: &Value) -> String {
     let binding = json!({
         "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopologyBinding",
@@ -52,15 +50,7 @@ pub async fn refusal_of(namespace: &Namespace, set: &Value) -> String {
     });
     let path = TOPOLOGY_BINDINGS.everywhere();
     send(namespace.client(), Method::POST, &path, &binding).await.unwrap();
-    in_time("the operator reads the binding", async {
-        loop {
-            let refusal = namespace.try_create(SETS, set).await.unwrap_err();
-            if !refusal.contains("ClusterTopologyBinding \"dc\" not found") {
-                return refusal;
-            }
-        }
-    })
-    .await
+    namespace.try_create(SETS, set).await.unwrap_err()
 }
 
 /// The number of pods of such a set.
