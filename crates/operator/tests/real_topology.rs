@@ -185,13 +185,13 @@ async fn a_topology_that_is_there_before_the_operator_is_no_reason_not_to_start(
     cluster.install(&foreign_crds::kai());
     let operator = cluster.operator(setup()).await;
     let bindings = cluster.mirror_of(&[TOPOLOGY_BINDINGS]).await.namespace("");
-    operator.stop().await;
     let kai = cluster.mirror_of(&[KAI_TOPOLOGIES]).await.namespace("");
     let theirs = kai.create(KAI_TOPOLOGIES, &kai_topology("dc", &["topo/rack"])).await;
     bindings.create(TOPOLOGY_BINDINGS, &binding("dc", &[("rack", "topo/rack")])).await;
+    until_drift(&bindings, "dc", DRIFT, "KAI Topology dc is not owned by").await;
+    operator.stop().await;
 
     let operator = cluster.operator(setup()).await;
-    until_drift(&bindings, "dc", DRIFT, "KAI Topology dc is not owned by").await;
     assert_eq!(uid(&kai.object(KAI_TOPOLOGIES, "dc")), uid(&theirs));
 
     // A refusal by KAI is reported, and the next generation repairs it.

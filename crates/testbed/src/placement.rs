@@ -267,7 +267,9 @@ async fn changed_labels_of_nodes_move_no_pod(fixture: Fixture, namespace: Namesp
         racks.label(&host, json!({ RACK: "another" })).await;
         racks.label(&host, json!({ RACK: null })).await;
     };
-    let written = fixture.writes_after(&namespace, relabel).await;
+    let mut written = fixture.writes_after(&namespace, relabel).await;
+    // Those about the start of the set come late.
+    written.retain(|write| !write.ends_with("/events"));
     assert_eq!(written, <[String; 0]>::default(), "nobody writes because of a node");
     assert_eq!(pods(&namespace), running);
 }

@@ -29,9 +29,11 @@ impl Sent {
         }
     }
 
-    /// Whether it changes something besides the lease.
+    /// Whether it changes something besides the lease. A review of the own user stores nothing.
     pub fn is_write(&self) -> bool {
-        self.method != Method::GET && !self.path.contains("/leases")
+        let is_no_change =
+            ["/leases", "/selfsubjectreviews"].iter().any(|one| self.path.contains(one));
+        self.method != Method::GET && !is_no_change
     }
 
     pub fn creates(&self, plural: &str) -> bool {

@@ -26,8 +26,7 @@ pub fn is_urgent_for_clique(clique: &PodClique, next: &PodCliqueStatus) -> bool 
         || stored.map_or(&[][..], |stored| &stored.last_errors) != next.last_errors
 }
 
-/// The same for a group, which counts replicas that are available, but not for its last replica: with many
-/// groups, that is a second write for each of them.
+/// The same for a group, which counts replicas that are available.
 pub fn is_urgent_for_group(
     group: &PodCliqueScalingGroup,
     next: &PodCliqueScalingGroupStatus,
@@ -36,6 +35,7 @@ pub fn is_urgent_for_group(
     let available = (stored.map_or(0, |stored| stored.available_replicas), next.available_replicas);
     let breached = stored.and_then(|stored| find(&stored.conditions, breach::BREACHED));
     crosses(available, group.spec.min_available.unwrap_or(1))
+        || crosses(available, group.spec.replicas)
         || turns(breached, find(&next.conditions, breach::BREACHED))
         || is_first_reached(stored.map(|stored| &*stored.conditions), &next.conditions)
         || goes_on(group_step(stored), group_step(Some(next)))
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_urgency_of_a_group_depends_on_available_replicas() {
-        for (before, after, urgent) in [(0, 1, true), (1, 2, false), (2, 3, false), (3, 3, false)] {
+        for (before, after, urgent) in [(0, 1, true), (1, 2, false), (2, 3, true), (3, 3, false)] {
             let group: PodCliqueScalingGroup = serde_json::from_value(json!({
                 "metadata": { "name": "a" },
                 "spec": { "replicas": 3, "minAvailable": 1, "cliqueNames": [] },
